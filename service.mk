@@ -8,7 +8,7 @@ PG_USER ?= nobody
 
 .PHONY: test-service chaos champion serve-demo test-browser screenshots
 
-test-service: install ## Run the service's tests on a private PostgreSQL
+test-service: install ## Run the service's tests that reach a database on a private PostgreSQL
 	$(BIN)/python -m benchmarks.postgres --bin "$(PG_BIN)" --user "$(PG_USER)" -- \
 	  $(BIN)/python -m pytest -n 2 --dist loadfile tests/scheduler/service tests/scheduler/slurm/follow tests/benchmarks/test_chaos.py \
 	  tests/benchmarks/test_moves.py

@@ -1,4 +1,4 @@
-"""Measures how often what a command asks for is read rightly.
+"""Measures how often the reader finds what a command asks for: its epochs, steps and runs.
 
     python -m benchmarks.asked --json [--show]
 

@@ -1,7 +1,6 @@
 """Commands in the shapes that public repositories keep: scripts beside the program that they run,
-with what the program leaves to other files. Half of 70 such were read before the reader was worked
-on with the other half: .83 rightly, .06 not, .11 wrongly.
-"""
+with what the program leaves to other files. Before the reader was worked on with one half of 70
+such commands, it read .83 of the other half rightly, .06 not at all and .11 wrongly."""
 
 from __future__ import annotations
 

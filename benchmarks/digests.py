@@ -11,14 +11,14 @@ Plays each run below and hashes the record of its decisions in three ways:
 - `holders`: whom each wait names as in its way, and in how many seconds they are expected to be
   gone. Compared where it is expected.
 
-A change of reasons or evidence alters the first alone, one of what waits name the last alone; a
-change of what is scheduled alters all; one that is only of structure alters none. Names of columns
-and values count, names in Python do not. Expected values are in `digests.json`, which `--update`
-writes. Exits with 1 and names the run, the digest, and the block of decisions in which they first
-differ.
+A change of reasons or evidence alters only `record`, a change of whom waits name only `holders`. A
+change of the schedule alters all three, and one of structure alone alters none. Names of columns
+and values count, names in Python code do not. Expected values are in `digests.json`, which
+`--update` writes. Exits with 1 and names the run, the digest, and the block of decisions in which
+they first differ.
 
-Durations are learned by adding and counting alone. Those of track `honest` fit models of pairs:
-they hold for the versions in `constraints.txt`.
+Durations are predicted from sums and counts alone, which no version of a library changes. Runs of
+the track `honest` fit models of pairs, so their digests hold for the versions in `constraints.txt`.
 """
 
 from __future__ import annotations

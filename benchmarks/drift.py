@@ -97,7 +97,7 @@ def changed_groups(before: Sequence[Seen], after: Sequence[Seen]) -> set[str]:
 
 
 def read(data: Path, trace: str) -> list[Seen]:
-    """Return the ended jobs of a trace."""
+    """Return the jobs of a trace that had GPUs and whose duration is known."""
     name, kind = SOURCES[trace]
     with TemporaryDirectory() as scratch:
         out = Path(scratch) / trace

@@ -1,4 +1,5 @@
-"""Ends a program that is told to end as one that ends by itself: what it started is taken down."""
+"""Makes a program that is told to end (SIGTERM, SIGHUP) clean up like one that ends by itself: what
+it started is taken down."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from contextlib import contextmanager
 @contextmanager
 def taken_down() -> Iterator[None]:
     """Raise SystemExit in a block whose process gets SIGTERM or SIGHUP, so that its `finally` are
-    run: by default these end a process at once. Does nothing in a thread other than the first.
-    """
+    run: by default these signals end a process at once. Do nothing in any thread but the main one,
+    nor for a signal that the program handles or ignores already."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

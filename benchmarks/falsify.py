@@ -3,11 +3,11 @@ answers.
 
     python -m benchmarks.falsify --json [--seeds 0 1 2] [--jobs 1500] [--parts user template]
 
-Of draws of the demo, paired by seed. A part that makes nothing worse when it is falsified does not
-belong on the list of what decides (docs/models.md). What is measured: the mean JCT of `pellucid`;
-the pinball loss of ln(1 + seconds) of what it believed of a job when it was first decided on; and,
-of arrivals, the pinball loss of ln(1 + seconds) until a waiting job starts, of forecasts that are
-made at the same moments of one run.
+Draws of the demo's trace are played with and without the change, paired by seed. A part that makes
+nothing worse when it is falsified does not belong on the list of what decides (docs/models.md).
+Measured are the mean JCT of `pellucid`; the pinball loss of ln(1 + seconds) of what it believed of
+a job when it was first decided on; and, for arrivals, the pinball loss of ln(1 + seconds) until a
+waiting job starts, of forecasts that are made at the same moments of one run.
 """
 
 from __future__ import annotations
@@ -351,8 +351,8 @@ def _coming(made: Scenario, memory: Memory, now: float) -> Piece:
 
 def foretold(seed: int, jobs: int, every: int = EVERY) -> dict[str, dict[tuple[float, str], float]]:
     """Forecast the starts of waiting jobs at moments of one run, once for each assumption about
-    arrivals (unchanged, none, another cluster's, known). Return the loss of each, by moment and
-    job.
+    arrivals (unchanged, none, another virtual cluster's, known). Return the loss of each, by moment
+    and job.
 
     Args:
         every: decisions between two moments.

@@ -77,7 +77,7 @@ class _Watched(FeatureState):
 
 
 class _OfLevel(_Watched, LevelState):
-    """The same, where one level of the histories is missing or another group's."""
+    """A `_Watched` in which one level of the histories is left out, or taken from another group."""
 
     def __init__(self, level: str, how: str):
         LevelState.__init__(self, level, how)
@@ -124,7 +124,8 @@ class Inputs:
 
     @classmethod
     def of(cls, lives: Sequence[Lifetime], level: str = "", how: str = "") -> Inputs:
-        """Return those of the histories, of which one level may be falsified."""
+        """Return the inputs that follow from the histories alone. The level `level` of these is
+        falsified as `how` says; "": none is."""
         state = _OfLevel(level, how) if level else _Watched()
         rows = rows_of(lives, state)
         score = typical(rows.X)

@@ -5,10 +5,10 @@ commands work.
 
 CPU seconds of `--version`, `--help`, and of `ps` and `why` against a service with one waiting job
 (the least of five, user and system time of the process); words of the README and of a report, the
-size of that report; links of all pages that lead nowhere and commands that cannot be meant. Without
-`--quick`, which take minutes: what the base install takes on disk, which files of the packages its
-wheel lacks, and what axe finds on every page: the service's, the report, the site of the docs
-(after `make docs`). Prints whether the budget in `front_door_budget.json` holds.
+size of that report; links of all pages that lead nowhere, and commands that do not exist. Without
+`--quick`, this takes minutes, and adds: what the base install takes on disk, which files of the
+packages its wheel lacks, and what axe finds on every page: the service's, the report, the site of
+the docs (after `make docs`). Prints whether the budget in `front_door_budget.json` holds.
 """
 
 from __future__ import annotations

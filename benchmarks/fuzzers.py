@@ -72,7 +72,7 @@ class Drawn:
         self.words: list[str] = sorted(set(words))
 
     def text(self) -> str:
-        """Return a text: one piece again and again, or many that were drawn."""
+        """Return a random text: one piece repeated, or many pieces."""
         length: int = int(LONGEST ** self.draw.random())
         if self.draw.random() < 0.4:
             piece = self.draw.choice(PIECES)
@@ -84,7 +84,7 @@ class Drawn:
         return self.text() if self.draw.random() < 0.1 else self.draw.choice(self.words)
 
     def value(self, deep: int = 3) -> Any:
-        """Return a value of JSON."""
+        """Return a random JSON value, nested at most `deep` levels."""
         kind = self.draw.randrange(8 if deep else 6)
         if kind == 6:
             return [self.value(deep - 1) for _ in range(self.draw.randrange(6))]
@@ -107,7 +107,8 @@ class Drawn:
         return method.upper(), re.sub(r"\{\w+\}", lambda _: quote(self.word()[:300], ""), path)
 
     def ask(self, method: str, path: str, data: bytes | None, kind: str) -> str:
-        """Send a request. Return the status of its answer, or the name of the error."""
+        """Send a request. Return the HTTP status of its answer. Raise OSError or HTTPException
+        where none comes."""
         head = {"Content-Type": kind, "Origin": self.address}
         request = Request(f"{self.address}/{path.lstrip('/')}", data, head, method=method)
         try:
@@ -119,7 +120,7 @@ class Drawn:
 
 
 def head(by: Drawn) -> str:
-    """Send a head of a request that is hardly one."""
+    """Send a malformed head of a request. Return the status of its answer, or "closed"."""
     lines = [f"{by.word()}: {by.text()}" for _ in range(by.draw.randrange(8))]
     first = by.draw.choice(["GET /health HTTP/1.1", f"{by.word()} /{by.text()[:200]} HTTP/1.1"])
     named = by.draw.choice(["Host: localhost", "Content-Length: 5", "Transfer-Encoding: chunked"])
@@ -132,7 +133,7 @@ def head(by: Drawn) -> str:
 
 
 def address(by: Drawn) -> str:
-    """Ask for a page or a part of the API with a query that was drawn."""
+    """Ask for a page or a part of the API with a query that was drawn. Return the status."""
     page = by.draw.choice(PAGES).format(id=quote(by.word()[:300], ""))
     path = page if by.draw.random() < 0.5 else by.route()[1]
     asked = {by.word()[:100]: by.text()[:4000] for _ in range(by.draw.randrange(5))}
@@ -140,7 +141,7 @@ def address(by: Drawn) -> str:
 
 
 def body(by: Drawn) -> str:
-    """Send the API a body that was drawn."""
+    """Send the API a body that was drawn. Return the status."""
     method, path = by.route()
     data = json.dumps(by.value()) if by.draw.random() < 0.9 else by.text()
     return by.ask(method, path, data.encode("utf-8", "surrogatepass"), "application/json")
@@ -153,7 +154,8 @@ def _a_job(by: Drawn) -> str:
 
 
 def form(by: Drawn) -> str:
-    """Fill in a form that a page shows, some of its fields with what was drawn."""
+    """Send a form that a page shows, some of its fields filled with what was drawn. Return the
+    status, or why nothing was sent."""
     page = by.draw.choice(FORMS)
     path = page.format(id=quote(_a_job(by), "")) if "{id}" in page else page
     try:
@@ -185,7 +187,8 @@ def form(by: Drawn) -> str:
 
 
 def output(by: Drawn) -> str:
-    """Submit a job that prints what was drawn, and reports it as its progress."""
+    """Submit a job that prints what was drawn, and reports it as its progress. Return the status,
+    or "full" where `JOBS` jobs run already."""
     time.sleep(0.2)
     with urlopen(f"{by.address}/api/v1/jobs?phase=running", timeout=30) as answer:
         if answer.read().count(b'"job_id"') >= JOBS:
@@ -204,7 +207,8 @@ FUZZERS: dict[str, Callable[[Drawn], str]] = {
 
 
 def _fuzzing(name: str, seed: str, address: str, until: float, to: Connection) -> None:
-    """Send what a fuzzer draws until then, and last what came of it."""
+    """Run a fuzzer on a service until the time `until` (time.monotonic()). Then send through the
+    pipe `to` how often each result came; an error counts under its name."""
     os.nice(10)
     by, came = Drawn(seed, address), Counter[str]()
     while time.monotonic() < until:
@@ -216,9 +220,8 @@ def _fuzzing(name: str, seed: str, address: str, until: float, to: Connection) -
 
 
 def _health(address: str, until: float) -> Iterator[tuple[float, str]]:
-    """Yield how long `/health` took, each second, and when and at which load that was; infinity
-    where it gave no answer in 30 s.
-    """
+    """Each second, ask `/health`. Yield how many seconds it took, and a text with the time, this
+    and the machine's load; infinity where it did not answer with success within 30 s."""
     while (now := time.monotonic()) < until:
         try:
             with urlopen(f"{address}/health", timeout=30) as answer:

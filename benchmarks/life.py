@@ -1,8 +1,8 @@
 """Runs a real `pellucid serve` in a folder, a client that submits and repeats what was not
 answered, and one that asks for `/ready` four times a second.
 
-Afterwards every accepted job ran once, the audit is clean, and the service ends by itself when its
-process group is asked to, as init systems and terminals do.
+`Life.finish` then checks that every accepted job ran once, that the audit of the log is clean, and
+that the service ends by itself when its process group gets SIGTERM, as from init systems.
 """
 
 from __future__ import annotations

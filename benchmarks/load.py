@@ -165,9 +165,8 @@ def later(clients: Clients, draw: random.Random, count: int) -> list[Callable[[]
 
 
 async def until(clients: Clients, reached: Callable[[int, int], bool]) -> None:
-    """Wait until `reached` holds, which is called with the numbers of waiting and of running
-    jobs.
-    """
+    """Wait until `reached`, called with the numbers of waiting and of running jobs, returns True.
+    Raise SystemExit after `PATIENCE_S` seconds."""
     end = time.monotonic() + PATIENCE_S
     while not reached(*await standing(clients)):
         if time.monotonic() > end:

@@ -281,9 +281,8 @@ def a_token(url: str) -> str:
 
 
 def at_once(life: Life, machine: list[str], *words: str) -> str:
-    """Run a `pellucid` command on that machine, a command prefix as `another_machine` returns.
-    Return what the command prints.
-    """
+    """Run a `pellucid` command on the machine that a command prefix stands for, as
+    `another_machine` returns it. Return the last line that the command prints."""
     names = {"PELLUCID_DATABASE": life.settings.database}
     names["PELLUCID_STATE_DIR"] = str(life.settings.state_dir)
     done = subprocess.run(

@@ -5,16 +5,19 @@ should find it.
     python -m benchmarks.mutants --sample 60 [--coverage FILE] [--seed 0] [--since HEAD~200]
 
 The bugs stand in `mutants.yaml`: a file, a text in it, what is written in its place, what that
-breaks, and the tests that are expected to fail, the quickest first; or, where there are none and
-with --chaos, the seeds of `benchmarks.chaos` of which one is to fail. Each is planted in a copy of
-the tree, in a temporary folder. Before that all of those tests run on the copy as it is. With
---sample the bugs are drawn at random from the lines changed since a commit, and a test that finds
-one is run again without it (`benchmarks.mutations`); which of them may survive, and why, stands in
-`survivors.yaml`, and which tests run which line in a file that `pip install pytest-cov; pytest -n 2
---cov=features --cov=models --cov=pipeline --cov=profiler --cov=scheduler --cov-context=test` leaves
-as `.coverage`; without one they are a few files of tests, by name and imports, and what survives
-those may be found by others. Exit status 1 when a bug survives that may not, when its text is not
-in its file exactly once, or when the tests fail without it.
+breaks, and the tests that should fail, the quickest first; or, where there are none and with
+--chaos, the seeds of `benchmarks.chaos` of which one should fail. Each is planted in a copy of the
+tree, in a temporary folder. Before that, all of those tests run on the copy as it is.
+
+With --sample the bugs are drawn at random from the lines changed since a commit, and a test that
+finds one is run again without it (`benchmarks.mutations`). `survivors.yaml` says which of them may
+survive, and why. --coverage names a file that says which tests run which line: the `.coverage` that
+`pip install pytest-cov; pytest -n 2 --cov=features --cov=models --cov=pipeline --cov=profiler
+--cov=scheduler --cov-context=test` leaves. Without it, a few files of tests are chosen by name and
+imports, and what survives these may be found by others.
+
+Exit status 1 when a bug survives that may not, when its text is not in its file exactly once, or
+when the tests fail without it.
 """
 
 from __future__ import annotations
@@ -178,15 +181,15 @@ def copy(to: Path) -> None:
 def run_tests(
     folder: Path, tests: Sequence[str], cpu_s: int | None = None
 ) -> tuple[int | None, str]:
-    """Return the exit status of pytest (None: it took too long) and its last lines."""
+    """Run tests. Return the exit status of pytest (None: it took too long) and its last lines."""
     command = ["pytest", "-x", "--tb=line", "--no-header", "-rfE"]
     return _run(folder, [*command, "-p", "no:xdist", "-p", "no:cacheprovider", *tests], cpu_s)
 
 
 def run_chaos(folder: Path, seeds: str) -> tuple[int | None, str]:
-    """Return the exit status of chaos at its first finding (None: it took too long), and the
-    finding. It plays on PostgreSQL where PELLUCID_TEST_DATABASE names one.
-    """
+    """Play seeds of `benchmarks.chaos` up to the first finding. Return its exit status (None: it
+    took too long) and its last lines. It plays on PostgreSQL where PELLUCID_TEST_DATABASE names
+    one."""
     on = "postgresql" if DATABASE in os.environ else "sqlite"
     how = ["--most-wrong", "1", "--database", on, "--json"]
     return _run(folder, ["benchmarks.chaos", "--seeds", *shlex.split(seeds), *how])

@@ -67,7 +67,8 @@ TEST_DAYS, WEEKS_AFTER = 7.0, 4
 
 
 class Draw:
-    """Models of the demo's trace, generated with one seed, and `weeks` longer."""
+    """The demo's trace, generated with one seed and `weeks` weeks longer than usual, and models
+    that are fitted on it."""
 
     def __init__(self, seed: int, preset: str = "fast", *, weeks: int = 0) -> None:
         self.seed, self.preset = seed, preset
@@ -153,13 +154,10 @@ def replace_model(bundle: Bundle, model: AdditiveModel) -> Bundle:
 
 
 def watched(draw: Draw, promoted: Bundle, former: Bundle) -> tuple[int | None, int]:
-    """Return two numbers: after how many ended jobs the check goes back to the former models (None:
-    not within a day's jobs), and how many jobs the first day has. Models that were judged worse
-    before the promotion are given up sooner.
-
-    The second number is how many jobs of the first day there are. The promoted ones are judged
-    beforehand, as by `pellucid promote`: those judged worse are left sooner.
-    """
+    """Judge a bundle that was promoted by hand, as a service's watch does. Return after how many
+    ended jobs the watch goes back to the former bundle (None: not within the first day's jobs), and
+    how many jobs the first day has. A bundle that was judged worse before its promotion is given up
+    sooner."""
     doubted = any(figure.verdict == "worse" for figure in draw.judged(promoted, former, np.inf))
     day = (draw.rows.time >= draw.cut) & (draw.rows.time < draw.cut + DAY_S)
     after = draw.rows.where((draw.rows.time >= draw.cut) & np.isfinite(draw.rows.y))
@@ -246,7 +244,8 @@ def turned_round(one: Paired) -> Paired:
 
 
 def outcomes(draw: Draw, kinds: list[str], *, draws: int, looks: int) -> Iterator[dict[str, Any]]:
-    """Yield the fate of each candidate."""
+    """Yield, for each kind of candidate, whether it is promoted, whether it was judged worse, after
+    how many weeks, and its last figures."""
     whole = draw.fitted(draw.rows)
     half = draw.half() if {"half", "twice"} & set(kinds) else whole
     twice: list[tuple[Paired, ...]] = []

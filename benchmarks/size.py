@@ -2,16 +2,16 @@
 
     python -m benchmarks.size --json [--waiting 1000,10000,50000] [--ended 0,20000] [--asked 60]
 
-For each size a real log in SQLite, decided under `pellucid` on the simulated backend, in this
-process: jobs of several sizes, owners and wishes, submitted between two passes behind jobs that
-hold every GPU. Then, in CPU time of this process: a pass after one more submission (commit
-included), the fold of the whole log, a snapshot, a start from it, the answers of pages, metrics,
-`ps` and `why`, asked again and again (the median: the longest tells of the machine's load), and
-those of the analyst to questions; `whatif_95_s` is what 95 of 100 what-ifs take, of so many jobs
-all along the line, each changed otherwise (`--asked`). `silent_s` is the longest that the decider
-was not heard of (wall time): its supervisor's patience is 15 s. `growth` sets the most that wait
-beside the fewest. 200,000 waiting or 500,000 ended are options, and take long. Prints whether
-`size_budget.json` holds.
+For each size it makes a real log in SQLite, decided under `pellucid` on the simulated backend, in
+this process: jobs of several sizes, owners and wishes are submitted between two passes, behind jobs
+that hold every GPU. Then it measures, in CPU time of this process: a pass after one more submission
+(commit included); reading the whole log anew; storing the state, and a start from it; the answers
+of pages, metrics, `ps` and `why` (the median of several, since the longest tells of the machine's
+load); and the analyst's answers to questions. `whatif_95_s` is the time within which 95 of 100
+what-ifs are answered, about `--asked` jobs all along the line, each changed in another way.
+`silent_s` is the longest wall time without a sign of life from the decider: its supervisor waits
+for 15 s. `growth` compares the size with the most waiting jobs to that with the fewest. 200,000
+waiting or 500,000 ended are options, and take long. Prints whether `size_budget.json` holds.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def main(to: Path) -> None:
 
 
 def left_out(wheel: Path) -> list[str]:
-    """Return the files of the packages that the wheel lacks."""
+    """Return the files of the packages that the wheel lacks, Markdown pages apart."""
     held = set(zipfile.ZipFile(wheel).namelist())
     files = (path for name in PACKAGES for path in (ROOT / name).rglob("*") if path.is_file())
     names = (str(path.relative_to(ROOT)) for path in files if "__pycache__" not in path.parts)

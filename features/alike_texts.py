@@ -15,7 +15,7 @@ except ModuleNotFoundError:
 
 def most_alike(name: str, known: Sequence[str], at_least: float) -> str | None:
     """Return the text of `known` that is most like `name`, the first one if several are. Return
-    None if no text's similarity (0 to 100) is `at_least`."""
+    None if no text's similarity (0 to 100) reaches `at_least`."""
     if not HAS_RAPIDFUZZ:
         return most_alike_here(name, known, at_least)
     match = process.extractOne(name, known, scorer=fuzz.ratio, score_cutoff=at_least)
@@ -30,7 +30,7 @@ def most_alike_here(name: str, known: Sequence[str], at_least: float) -> str | N
 
 def ratio(one: str, other: str) -> float:
     """Return the similarity of two texts, 0 to 100: the normalised indel similarity (2 x longest
-    common subsequence / total length)."""
+    common subsequence / total length). Two empty texts give 100."""
     where: dict[str, int] = {}
     for place, letter in enumerate(one):
         where[letter] = where.get(letter, 0) | 1 << place

@@ -36,8 +36,9 @@ class Work:
         amount: number of units.
         batch: batch size; None if the command names none.
         script: digest of the program.
-        words: digest of the other arguments, with numbers left out.
-        rest: digest of the numbers in the arguments and of the working directory.
+        words: digest of the other arguments, with numbers left out. Those that state the amount,
+            the batch size or a number of GPUs are not among them.
+        rest: digest of the same arguments, their numbers included, and of the working directory.
     """
 
     unit: str

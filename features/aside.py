@@ -38,7 +38,8 @@ KEPT = ("HOME", "LANG", "LC_ALL", "PATH", "TZ")  # of the environment
 
 
 class Hangs(OSError):
-    """Raised where no answer came in time, or none is waited for, since none came lately."""
+    """Raised if no answer came in time, if another question of the same user is still open after
+    that time, or, without asking, if the place, or many places of that user, hung lately."""
 
     def __init__(self, place: str) -> None:
         super().__init__(errno.ETIMEDOUT, "lies where nothing answers", place)
@@ -58,7 +59,7 @@ class Aside:
     """Asks functions of the given modules, in a process that begins with the first question.
 
     May be used by several threads. The questions of one user are answered one after the other;
-    nobody waits for another user's, which a process of their own answers.
+    nobody waits for another user's: questions that are open at once go to different processes.
 
     Args:
         modules: loaded by each process as it begins.
@@ -79,7 +80,8 @@ class Aside:
             whose: user who chose the place.
             place: folder or file that is looked at.
 
-        Raises OSError: as the function does, or Hangs; EAGAIN while no process has begun.
+        Raises OSError: as the function does, or Hangs; EAGAIN if no process began in time; E2BIG if
+            the arguments are too long; EIO if the function failed otherwise, or the process ended.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: whose not in self._busy, PATIENCE_S):
@@ -120,8 +122,8 @@ class Aside:
     def read(
         self, path: str | Path, most: int, *, whose: object, within: Path | None = None
     ) -> bytes:
-        """Return the content of a regular file of at most `most` bytes. Raises OSError as
-        `read_given` does, or Hangs.
+        """Return the content of a regular file of at most `most` bytes. `whose` is as in `ask`,
+        `within` as in `read_given`. Raises OSError as these two do.
         """
         given = str(path), most, None if within is None else str(within)
         place = str(Path(path).parent)
@@ -131,14 +133,15 @@ class Aside:
         return content
 
     def close(self) -> None:
-        """End the processes; those that answer just now, after that."""
+        """End the idle processes now, and each busy one once it has answered."""
         with self._changed:
             idle, self._idle, self._closed = self._idle, [], True
         for process in idle:
             process.end()
 
     def _let_alone(self, whose: object, place: str) -> None:
-        """Raise Hangs where a place hung lately or hangs still, or many of that user do."""
+        """Raise Hangs if a place hung lately or hangs still, or if `MOST_PLACES` of that user do.
+        Forget places that hung long ago."""
         if not self._hung:
             return
         now = time.monotonic()
@@ -151,8 +154,8 @@ class Aside:
             raise Hangs(place)
 
     def _taken(self) -> _Process:
-        """Return a process that has begun, which nobody else asks until it is given back. Raises
-        OSError where none begins in time.
+        """Return a process that has begun, a new one if none is idle. Nobody else asks it until it
+        is given back. Raises OSError if it does not begin in time.
         """
         with self._changed:
             process = self._idle.pop() if self._idle else None
@@ -168,7 +171,8 @@ class Aside:
         raise _none_begins()
 
     def _give_back(self, process: _Process) -> None:
-        """Keep one process: of two, one that has begun."""
+        """Keep a process for the next question. Of two idle ones, keep one that has begun, and end
+        the other. After `close`, end both."""
         with self._changed:
             there = sorted([*self._idle, process], key=lambda one: not one.has_begun(0.0))
             self._idle = [] if self._closed else there[:1]
@@ -223,7 +227,7 @@ class _Process:
         self.born, self._ready, self.ended = time.monotonic(), False, False
 
     def has_begun(self, patience_s: float) -> bool:
-        """Return whether it could be asked within a time after it was started."""
+        """Return whether the process can be asked. Wait for that at most `patience_s` seconds."""
         if not self._ready:
             self._line.settimeout(patience_s)
             with suppress(OSError):
@@ -233,8 +237,8 @@ class _Process:
         return self._ready
 
     def ask(self, function: str, given: Sequence[Any]) -> _Found | None:
-        """Return the answer; None where the process has ended. Raises TimeoutError, and OSError for
-        a question that is too long.
+        """Return the answer; None if the process has ended. Raises TimeoutError if no answer comes
+        within `PATIENCE_S` seconds, and OSError for a question that is too long.
         """
         question = json.dumps([function, given]).encode()
         if len(question) > PACKET:  # it would get a part
@@ -264,19 +268,20 @@ class _Process:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A part of a file, in memory: it lies there where it lay in the file, between holes."""
+    """A part of a file, copied to memory. `file` is a descriptor of that memory. It is as large as
+    the file and holds the part at the same place, with holes before and behind."""
 
     file: int
 
 
 def copied(path: str, most: int, end: bool, uid: int | None) -> Copy:
-    """Return a copy of at most `most` bytes of a regular file, with its size.
+    """Return a copy of at most `most` bytes of a regular file.
 
     Args:
-        end: of its last bytes; else of the first.
-        uid: of a file of this user only; None: whoever's.
+        end: copy its last bytes; False: its first.
+        uid: user that must own the file; None: any may.
 
-    Raises OSError.
+    Raises OSError if the file cannot be read, is a link or no regular file, or is another user's.
     """
     file = descriptor(path, follow=False)
     try:
@@ -297,7 +302,8 @@ def whole(path: str, most: int, within: str | None) -> Copy:
 
 
 def stamp(path: str) -> tuple[int, int, int]:
-    """Return inode, size and time of a file, which change when it is replaced. Raises OSError."""
+    """Return (inode, size, time of the last change in nanoseconds) of a file. They differ once the
+    file is replaced. Raises OSError if there is no such file."""
     found = os.stat(path)
     return found.st_ino, found.st_size, found.st_mtime_ns
 
@@ -317,7 +323,8 @@ def _held(part: bytes, begin: int, size: int) -> Copy:
 
 
 def main() -> None:
-    """Run the process. Its arguments are the number of its socket, and the modules to load."""
+    """Answer questions until the other end of the socket is closed. The program's arguments are the
+    number of its socket, and the modules to load."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for module in sys.argv[2:]:
         importlib.import_module(module)

@@ -294,7 +294,7 @@ def _beside(
 
 
 def _of_recipe(words: Sequence[str], workdir: Path, depth: int, files: _Files) -> dict[str, float]:
-    """Return the amounts that a target of `make` or `just` asks for."""
+    """Return the amounts that a target of `make` or `just`, or a task of a project, asks for."""
     program = words[0].rpartition("/")[2] if words else ""
     if depth > DEPTH:
         return {}

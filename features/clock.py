@@ -115,5 +115,5 @@ class Clock:
 
     def ahead_s(self) -> float:
         """Return by how many seconds `now` is ahead of the host's time of day. That is more than 0
-        after the host's clock was set back."""
+        after the host's clock was set back, or after `not_before`."""
         return self.now() - self.wall()

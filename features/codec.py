@@ -30,7 +30,7 @@ def decode(kind: type[T], body: Any) -> T:
     """Return the value of type `kind` that `encode` turned into `body`.
 
     A missing field takes its default, and an unknown field is ignored. Raises TypeError if a field
-    without a default is missing.
+    without a default is missing, and ValueError for a value that an enum does not have.
     """
     read: Callable[[Any], T] = _reader(kind)  # type: ignore[arg-type]
     return read(body)

@@ -1,7 +1,7 @@
 """The amount of training that a job asks for in its command or settings files: epochs or steps.
 
 >>> of_command(["python", "train.py", "--epochs", "90"])
-Amount(epochs=90.0, steps=None)
+Amount(epochs=90.0, steps=None, patience=None, runs=None)
 """
 
 from __future__ import annotations
@@ -351,7 +351,7 @@ def work_of(
     command: Sequence[str], more: Mapping[str, float] | None = None, workdir: str = ""
 ) -> Work | None:
     """Return the amount of work of a command. Return None if the command does not state one
-    amount: it states none, several runs, or several different amounts.
+    amount: it states none, several different ones, or is a shell line of several runs.
 
     Args:
         more: settings found in files that the command names, as of `features.asked.of_files`.
@@ -484,7 +484,7 @@ def settings_of(command: Sequence[str]) -> Iterator[tuple[str, str, range]]:
 
 def program_of(command: Sequence[str]) -> str:
     """Return the script or module that a command runs, even if a launcher such as torchrun runs it;
-    "" if there is none."""
+    if there is none, its first word without `=`, or ""."""
     for part in command:
         if not part.startswith("-") and re.search(r"\.(py|sh|R|jl|ipynb|lua|m)$", part):
             return part

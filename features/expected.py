@@ -14,7 +14,8 @@ MOST_S = 1e9  # a statement of more says nothing
 
 def expected(text: str) -> tuple[float, float] | None:
     """Return the range of durations (shortest, longest), in seconds, that an owner's answer allows:
-    "test", "full", or a time. Return None for "" and for any other text."""
+    "test", "full", or a time, which allows from half to twice as long. Return None for "", for a
+    time of 0 or above `MOST_S`, and for any other text."""
     if text in NAMED_S:
         return NAMED_S[text]
     seconds = seconds_of(text)
@@ -23,7 +24,7 @@ def expected(text: str) -> tuple[float, float] | None:
 
 def checked(text: str) -> str:
     """Return an owner's answer with surrounding spaces removed, as it is stored. Raise ValueError
-    if it is neither empty, a time, "test" nor "full"."""
+    unless it is empty or `expected` gives a range for it."""
     given = text.strip()
     if given and expected(given) is None:
         raise ValueError(f"{given} is no length; give 6h, 1:30:00, test or full")

@@ -47,7 +47,7 @@ def replacing(
     Args:
         durable: wait until the file, its name and new folders are on disk.
         mode: permission bits of the new file, less the umask; None: those of the replaced file, or
-            0o666 if there is none.
+            0o666 less the umask if there is none.
         folders: create missing parent folders.
 
     Raises OSError if the file cannot be written, or if `path` is no regular file.
@@ -144,7 +144,7 @@ def only_writer(folder: Path) -> Iterator[None]:
     it is missing.
 
     The lock is freed also when this process is killed. Raises FolderBusy if another process holds
-    it.
+    it. On a file system without locks, nobody is kept out.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
@@ -201,7 +201,8 @@ def _not_planted(path: str | Path) -> None:
 
 def _target(path: str | Path) -> tuple[Path, int | None]:
     """Return the path of the file to replace, with links followed, and its permission bits. These
-    are None if the file does not exist. Raise OSError if it is not a regular file.
+    are None if the file does not exist. Raise OSError if it is not a regular file, or `path` is a
+    link that another user has planted.
     """
     _not_planted(path)
     try:

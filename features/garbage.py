@@ -9,8 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Turn Python's garbage collection off inside the block. A full collection of a large heap
-    takes a tenth of a second, in which no other thread can write."""
+    """Turn Python's garbage collection off inside the block, and on again behind it if it was
+    on. A full collection of a large heap takes a tenth of a second, in which no other thread can
+    write."""
     collects = gc.isenabled()
     gc.disable()
     try:

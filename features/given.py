@@ -1,9 +1,9 @@
 """Opening files that came from outside this program: named by a person, or kept by another process.
 
 Such a name may lead to a pipe, a device, a socket, a folder or an endless file, or the file may be
-gone by the time it is read. The functions here never block, read a limited part, and raise an
-OSError that says what is wrong. Of a growing file, only the part that it held when it was opened is
-read. Links are followed; with `within`, only inside that folder.
+gone by the time it is read. The functions here never wait for a pipe or device, read a limited
+part, and raise an OSError that says what is wrong. Of a growing file, only the part that it held
+when it was opened is read. Links are followed; with `within`, only inside that folder.
 
 Standard library only, as `features.files`.
 """
@@ -43,7 +43,8 @@ def descriptor(path: str | Path, *, within: Path | None = None, follow: bool = T
         within: a folder that the file must lie in: links that lead out of it are refused.
         follow: follow a link; if False, a link is refused.
 
-    Raises OSError if the file cannot be opened or is no regular file; `strerror` says which.
+    Raises OSError if the file cannot be opened, is no regular file or is refused; `strerror` says
+    why.
     """
     regular(path)  # to open a device may act on it
     file = os.open(path, _HOW if follow else _HOW | os.O_NOFOLLOW)
@@ -78,8 +79,8 @@ def opened(path: str | Path, *, within: Path | None = None) -> Iterator[io.Buffe
 def opened_text(
     path: str | Path, *, newline: str | None = None, errors: str = "strict"
 ) -> Iterator[TextIO]:
-    """Read a regular file of at most LARGE bytes and yield its text as an open file: a line of it
-    may have no end. Raises as `read_text`.
+    """Read all of a regular file of at most LARGE bytes, and yield its text as an open file. Raises
+    as `read_text`.
     """
     yield io.StringIO(read_text(path, LARGE, errors=errors), newline=newline)
 
@@ -103,7 +104,8 @@ def read_text(
     """Return the content of a regular file of at most `most` bytes, as UTF-8 text. See
     `read_given`.
 
-    Raises OSError as `read_given` does, and UnicodeDecodeError if the content is not UTF-8.
+    Raises OSError as `read_given` does, and UnicodeDecodeError if the content is not UTF-8 and
+    `errors` is "strict".
     """
     return read_given(path, most, within=within).decode("utf-8", errors)
 

@@ -207,12 +207,12 @@ class KeyHistory:
 
     @property
     def ended(self) -> int:
-        """Return the number of jobs of this key that have ended."""
+        """Return the number of jobs of this key that have ended after a known duration."""
         return self._ended
 
     def latest(self, most: int) -> list[float]:
-        """Return the durations, in seconds, of the `most` jobs that ended last, the oldest
-        first."""
+        """Return the durations, in seconds, of the `most` jobs that ended last, the oldest first;
+        `WINDOW` of them at most."""
         ring, newest = self._ring, (self._ended - 1) % WINDOW
         count = min(most, len(ring))
         return [ring[(newest - i) % WINDOW][0] for i in reversed(range(count))]

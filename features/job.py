@@ -70,8 +70,8 @@ class Job:
             successfully, or in any way.
         work: the amount of training that its command states; None if unknown, or if the command may
             not be read.
-        like: digest of its command, equal for equal commands; "" if unknown, or if the command may
-            not be read.
+        like: digest of its command and working directory, equal if both are; "" if unknown, or if
+            the command may not be read.
         expect: how long its owner expects it to run: seconds, "test" or "full"; "" for no answer.
     """
 

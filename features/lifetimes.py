@@ -34,12 +34,16 @@ def lifetimes(
     Start and end are those of `schedule`, for example of a simulation: a mapping of job id to
     (start, end), or a table with `job_id, start_time, end_time` and perhaps `profiled_time`, as
     timestamps or seconds. Every job must be in it. Without a schedule they are the trace's own
-    times; where the trace has none, the job is taken to start when submitted and to end after its
-    duration. A job that has no duration, or no end and still runs or waits, never ends.
+    times. If the trace gives no start of a job that is over, the job is taken to start its duration
+    before its end, or when submitted if no end is given either. If it gives no end, the job is
+    taken to end after its duration. A job whose duration is not given neither starts nor ends at a
+    time that the trace does not give. A job without an end that still runs or waits never ends.
 
     A job's profile, if the trace has one (`gpu_util_pct` and so on), becomes known at the
     schedule's `profiled_time`, or else `profile_after_s` seconds after the start, if the job runs
     that long. With neither, it never becomes known.
+
+    Raises FeatureError if a column is missing, or a value in it is impossible.
     """
     missing = sorted({"job_id", "gpus", "submit_time", "state"} - set(trace.column_names))
     if missing:

@@ -20,8 +20,8 @@ _AFTER = re.compile(r"[\"']?\$\{\w{1,40}#{1,2}[^}]{0,20}=\}[\"']?$")  # ${1#*=}
 
 
 def with_options(text: str, arguments: Sequence[str]) -> str:
-    """Return a script without the loop that reads its options: instead, with what that loop
-    assigns for these arguments."""
+    """Return a script in which the loop that reads its options is replaced by the assignments that
+    it makes for these arguments. A loop without a `case` stays."""
     lines, loop, depth = list[str](), list[str](), 0
     for line in text.splitlines():
         if depth:
@@ -40,7 +40,8 @@ def with_options(text: str, arguments: Sequence[str]) -> str:
 
 
 def _assigned(loop: Sequence[str], arguments: Sequence[str]) -> Iterator[str]:
-    """Yield the assignments, `NAME=value`, that a shell loop makes as it reads these arguments."""
+    """Yield the assignments, `NAME=value`, that a shell loop makes as it reads these arguments.
+    Yield `NAME='$?'` where the value is not known."""
     letters = any("getopts" in line for line in loop[:1])
     arms = [*_arms(loop)]
     for i, argument in enumerate(arguments[:200]):

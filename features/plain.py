@@ -6,12 +6,12 @@ from typing import Any
 
 
 def plain(text: str) -> str:
-    """Return a text with its control characters (C0, C1, those that change the direction of
-    writing) escaped.
+    """Return a text with all characters escaped that Python does not call printable: control
+    characters (C0, C1, those that change the direction of writing) and unusual spaces, for example.
 
-    Names and output of jobs are shown on other people's terminals, which obey such characters:
-    "\\x1b]0;x\\x07" would change the title of an operator's window. Ends of lines, tabs and
-    no-break spaces stay.
+    Names and output of jobs are shown on other people's terminals, which obey control characters:
+    "\\x1b]0;x\\x07" would change the title of an operator's window. Line feeds, tabs and no-break
+    spaces stay; carriage returns do not.
     """
     if text.isprintable():
         return text

@@ -12,7 +12,8 @@ T = TypeVar("T")
 
 
 def load(name: str) -> Any:
-    """Return what `module:attribute` names. The module must be installed or in the current folder.
+    """Return what `module:attribute` names. The module must be installed or in the current folder,
+    which is added to `sys.path`.
 
     Raises ValueError, with a message of one line, if the module or the attribute cannot be loaded.
     """

@@ -28,7 +28,8 @@ class Progress:
         total_s: how long the job runs from start to end, seconds on GPUs of its own.
         low_s, high_s: bounds between which `total_s` lies nine times in ten.
         done, of: number of units done, and of all units of the job.
-        unit: ``epoch``, ``step`` or ``percent``.
+        unit: ``fold``, ``epoch``, ``step``, ``percent``, or ``eta``: seconds, by the time left that
+            the job itself prints.
         unit_s: seconds per unit.
         at_s: seconds that the job had run at this report.
         source: format that this was read from (`profiler.progress.formats`).
@@ -71,10 +72,11 @@ class Progress:
 
 def tempered(progress: Progress, shares: Sequence[float]) -> Progress:
     """Return a progress whose predicted total allows for stopping early, as earlier runs of the
-    script did. Return it unchanged if none of them stopped early.
+    script did. Return it unchanged if none of them stopped early, or if it allows for that already.
 
-    One earlier run that stopped early widens the bounds; from `CENTRED` runs on, their median
-    becomes the prediction. Runs that this job has already outlasted are left out.
+    If one earlier run stopped early, the bounds are widened and the prediction is moved between
+    them; from `CENTRED` earlier runs on, their median becomes the prediction. Runs that this job
+    has already outlasted are left out.
 
     Args:
         shares: for each earlier run, the share of its stated maximum that it used.

@@ -1,5 +1,5 @@
-"""What a command runs that names a target or task of a file: of `make` and `just`, of the project
-(`poe train`), of `docker compose`."""
+"""What a command runs that names a target of `make` or `just`, a task of the project (`poe train`)
+or a service of `docker compose`, read from the file that defines it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ _NAMED = re.compile(r"\$\(([\w-]{1,64})\)|\$\{([\w-]{1,64})\}|\{\{\s{0,4}([\w-]{
 
 def of_task(text: str, words: Sequence[str]) -> str:
     """Return the shell line of the task that a command names (`poe train`, `pixi run train`), or of
-    the service of `docker compose run`; "" if it names none.
+    the service of `docker compose run`. Return "" if it names none, or if the text is too long or
+    cannot be read.
 
     Args:
         text: a file of TOML, or the YAML of `docker compose`.
@@ -59,7 +60,8 @@ def of_task(text: str, words: Sequence[str]) -> str:
 
 
 def _service(text: str, plain: Sequence[str]) -> str:
-    """Return the shell line of a service of `docker compose`, or the one that the command gives."""
+    """Return the shell line of a service of `docker compose`, or the one that the command gives; ""
+    if neither gives one, or the text is no YAML."""
     import yaml  # takes its time
 
     from features.yamls import loaded
@@ -76,7 +78,7 @@ def _service(text: str, plain: Sequence[str]) -> str:
 
 def _task(settings: object, program: str, plain: Sequence[str]) -> str:
     """Return the shell line of a task in the settings of a project, with the command's other
-    arguments."""
+    arguments; "" if there is no such task."""
     for path in _PLACES[program]:
         here = settings
         for part in (*path.split("."), plain[0]):
@@ -92,7 +94,8 @@ def _task(settings: object, program: str, plain: Sequence[str]) -> str:
 
 def of_target(text: str, program: str, words: Sequence[str]) -> str:
     """Return the shell script of the targets that a command of `make` or `just` names, or of the
-    first one.
+    first target of the file if it names none. For `just`, words after the first target are its
+    arguments.
 
     Args:
         text: the file of the targets.
@@ -142,7 +145,8 @@ def _read(text: str) -> tuple[dict[str, str], _Rules, str]:
 def _lines(
     target: str, rules: _Rules, values: dict[str, str], depth: int, made: set[str]
 ) -> list[str]:
-    """Return the lines of a target's recipe, those of the targets that it needs first.
+    """Return the lines of a target's recipe, after those of the targets that it needs. Return [] if
+    there is no such target, or it was made already.
 
     Args:
         made: targets that were made already, and are not made again; this one is added.

@@ -158,8 +158,8 @@ class Repeats:
 
 
 class Word(NamedTuple):
-    """How reliable an owner's expected durations have been: `held` of them were right, of `of` that
-    ended."""
+    """How reliable an owner's expected durations have been: of `of` jobs that ended, `held` lasted
+    as long as expected."""
 
     held: int
     of: int
@@ -185,8 +185,9 @@ class Statements:
         self._all[long] = before * keep + held, of * keep + 1.0
 
     def claim(self, owner: str, expect: str) -> Claim | None:
-        """Return the claim that an owner's expected duration makes about a job, with the share of
-        such expectations that have held. Return None if `expect` gives no range."""
+        """Return the claim that an owner's expected duration makes about a job. Its share is that
+        of the owner's expectations that have held; while there are few, it is near that of all
+        owners. Return None if `expect` gives no range."""
         between = expected(expect)
         if between is None:
             return None
@@ -203,8 +204,8 @@ class Statements:
         return Claim(low_s, high_s, share, text, by_owner=True)
 
     def word(self, owner: str) -> Word:
-        """Return how many of an owner's latest expected durations held, and how many ended in
-        all."""
+        """Return how many of an owner's latest expected durations held, and how many these are: of
+        jobs that ended, the last `STATED_KEPT` above an hour and as many others."""
         mine = [held for long in (False, True) for held in self._of.get((owner, long), ())]
         return Word(sum(mine), len(mine))
 

@@ -119,8 +119,8 @@ def replay_parts(
     parts: Iterable[Sequence[Lifetime]],
     source: RowSource,
 ) -> Iterator[list[tuple[Taken, Lifetime]]]:
-    """Yield lists of (feature row, lifetime), for lifetimes that come in parts. Jobs of a part must
-    be submitted after those of the part before.
+    """Yield lists of (feature row at submission, lifetime), for lifetimes that come in parts. Jobs
+    of a part must be submitted after those of the part before.
 
     The lists are in time order. Memory holds one part, and the jobs that end after the part in
     which they were submitted.

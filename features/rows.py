@@ -37,7 +37,8 @@ class Rows:
         features: specs of the columns of X, in order.
         X: continuous columns float64 (NaN missing), nominal columns object (None missing).
         y: exclusive duration of the job, seconds; NaN where it has not ended, or is not known.
-        job_id: id of the job; a job has one row per moment (`Moment`) that was asked for.
+        job_id: id of the job; a job has one row per moment (`Moment`) that was asked for, but none
+            for "profiled" if its profile never became known.
         moment: "submit" or "profiled".
         time: time as of which the row was computed, seconds since the epoch.
         submit_time, start_time, end_time: seconds since the epoch; NaN for what has not happened.
@@ -76,15 +77,15 @@ class Rows:
 
     def ended_before(self, cut: float) -> Rows:
         """Return the rows from which a model fitted at the time `cut` may learn: those of jobs that
-        had ended by that time."""
+        had ended before that time, and whose duration is known."""
         return self.where((self.end_time < cut) & np.isfinite(self.y))
 
     def known_by(self, cut: float) -> Rows:
-        """Return the rows of jobs that had started by `cut`, as they were known then: for jobs that
-        still ran, y and end_time are NaN.
+        """Return the rows of jobs that had started before `cut`, as they were known then: for jobs
+        that still ran, y and end_time are NaN.
 
         Jobs that would have run for more than `LOST_S` seconds by `cut` are left out: their end was
-        probably never recorded.
+        probably never recorded. So are jobs that ended, but whose duration is not known.
         """
         ended = (self.end_time < cut) & np.isfinite(self.y)
         running = ~(self.end_time < cut) & (cut - self.start_time <= LOST_S)
@@ -143,8 +144,8 @@ def training_rows(
     timezone: tzinfo = UTC,
     block_s: float = DAY_S,
 ) -> Rows:
-    """Return the feature rows of every job of a trace, one per moment, each as a live service would
-    have computed it.
+    """Return the feature rows of every job of a trace in time order, one per moment, each as a live
+    service would have computed it.
 
     Args:
         trace: rows of `features.schema.TRACE_SCHEMA`, in any order.
@@ -172,7 +173,8 @@ def rows_of(
     block_s: float = DAY_S,
 ) -> Rows:
     """Return the feature rows of `lives`, replayed through `state`, in time order. `block_s` is the
-    length in seconds of the periods that `Rows.block` numbers."""
+    length in seconds of the periods that `Rows.block` numbers. Raises FeatureError unless it is
+    above 0."""
     if not block_s > 0:
         raise FeatureError(f"block_s is {block_s}, must be > 0")
     taken = [(row, lives[row.position]) for row in replay(lives, state, moments)]

@@ -1,7 +1,7 @@
 """The commands that a shell line or script would run, as far as its text shows them.
 
->>> one_of(["bash", "-c", "cd a && python train.py --epochs 3"])
-[Simple(words=['python', 'train.py', '--epochs', '3'], times=1.0)]
+>>> [one.words for one in one_of(["bash", "-c", "cd a && python train.py --epochs 3"])]
+[['cd', 'a'], ['python', 'train.py', '--epochs', '3']]
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Simple(NamedTuple):
 
 def one_of(command: Sequence[str], variables: Mapping[str, str] | None = None) -> list[Simple]:
     """Return the commands that a command runs: those of the shell line that it hands to a shell
-    (`srun bash -c '...'`), otherwise the command itself without its launcher. If that line cannot
+    (`srun bash -c '...'`), otherwise the command itself, its launcher included. If that line cannot
     be read, return the command itself.
 
     Args:
@@ -425,8 +425,8 @@ def _document(text: str, known: Mapping[str, str]) -> str:
 def _given(
     words: list[str], document: str, known: dict[str, str], depth: int, budget: list[int]
 ) -> list[Simple]:
-    """Return what a command does with a here document: a shell or `sbatch` without a script runs it
-    (`bash <<EOF`), another writes it (`cat > a.yaml <<EOF`)."""
+    """Return what a command does with a here document: a shell or `sbatch` without a script, and
+    `ssh`, run it (`bash <<EOF`), another writes it (`cat > a.yaml <<EOF`)."""
     name = words[0].rpartition("/")[2]
     files = [one for one in words[1:] if "." in one and not one.startswith("-")]
     shells = any(_SHELLS.search(one) for one in words) and not files

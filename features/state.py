@@ -245,7 +245,8 @@ class _Submission:
 def _carried_on(was: _Submission, changed: _Submission) -> _Submission:
     """Return `changed`, the submission of a job whose request was changed, with the values of its
     former submission `was` that still hold: burst, calendar and the times since earlier
-    submissions. The profile is kept if the number of GPUs is the same."""
+    submissions. The profile and the longest run so far are kept if the number of GPUs is the
+    same."""
     changed.burst, changed.calendar = was.burst, was.calendar
     changed.since_submit = tuple(
         before if key is old else since
@@ -502,8 +503,9 @@ class FeatureState:
 
     def stated(self, job_id: str, total_s: float, error: float, now: float) -> None:
         """Record that a job reported that it will have run `total_s` seconds when it ends. `error`
-        is the standard deviation of the logarithm of that. Until the job ends, it counts in the
-        histories of its groups as a job of that duration."""
+        is the standard deviation of the logarithm of that. Until the job ends, it counts as a job
+        of that duration in the histories of its groups, except that of all jobs. It counts the
+        less, the larger the error."""
         self._known(job_id, now)
         self._now = now
         if self._survives:
@@ -552,7 +554,8 @@ class FeatureState:
     def row(self, job: Job, now: float) -> list[Value]:
         """Return the feature values of `job` as of `now`, aligned with `self.features`.
 
-        If `job` differs from the job as submitted, the values are those that it would have after
+        Of a job that was not submitted, they are those that it would have after `submit`. If `job`
+        waits and differs from the job as submitted, they are those that it would have after
         `change`. The state does not change.
         """
         submission = self._seen_now(job, now)
@@ -584,9 +587,9 @@ class FeatureState:
         return known[len(survival.SUM) - 1] if known else 0.0
 
     def curve(self, job: Job, now: float, score: float) -> tuple[tuple[float, ...], float]:
-        """Return a job's hazards (see `hazards`), and the difference between `score`, a prediction
-        of ln(1 + seconds), and the mean that the hazards give. Return ((), 0) if the family
-        `survival` was not chosen."""
+        """Return a job's hazards as of its submission or last `change` (see `hazards`), and by how
+        much `score`, a prediction of ln(1 + seconds), is above the mean that they give. Return
+        ((), 0) if the family `survival` was not chosen."""
         seen = self._seen_now(job, now)
         if not seen.hazards:
             return (), 0.0
@@ -612,12 +615,13 @@ class FeatureState:
 
     def claims(self, job: Job, now: float) -> tuple[Claim, ...]:
         """Return the claims (ranges of duration) about a job: that of its last runs first, then
-        that of its owner's expectation. Either may be missing."""
+        that of its owner's expectation. Either may be missing. Return () if the family `survival`
+        was not chosen."""
         return self._seen_now(job, now).claims
 
     def ended_here(self, job: Job) -> int | None:
-        """Return the number of jobs that have ended here, if it is 0 or if none of them belongs to
-        this job's user. Otherwise return None: there is a history of the user, or it has none."""
+        """Return the number of jobs that have ended here after a known duration, if it is 0 or if
+        the job has a user and none of them is that user's. Otherwise return None."""
         ended = sum(key.ended for key in self._vcs.values())
         if job.user and not self._users.get(job.user, _NOTHING).ended:
             return ended
@@ -625,7 +629,7 @@ class FeatureState:
 
     def word(self, user: str) -> Word:
         """Return how many of a user's latest expected durations (`submit --expect`) held, and how
-        many ended in all."""
+        many these are, see `Statements.word`."""
         return self._statements.word(user)
 
     def hazards(self, job: Job, now: float) -> list[float]:
@@ -741,7 +745,7 @@ class FeatureState:
 
     def _groups(self, job: Job, template: KeyHistory) -> tuple[Hazard | None, ...]:
         """Return the groups of jobs, one per level of `survival.LEVELS`, that a job belongs to;
-        None for a group without an earlier job."""
+        None for a group without an earlier job, ABSENT where the job has no such group."""
         return (
             self._everyone,
             self._vc_gpus.get((job.vc, job.gpus)),
@@ -816,8 +820,8 @@ def _check_asked(job: Job) -> None:
 
 
 def _expired(ascending: list[float], now: float) -> int:
-    """Return how many times of an ascending list are before the burst window that ends at `now`.
-    They are at the start of the list."""
+    """Return how many times of an ascending list the burst window that ends at `now` leaves out:
+    those at or before its beginning. They are at the start of the list."""
     return bisect_right(ascending, now - BURST_WINDOW_S)
 
 

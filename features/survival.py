@@ -538,7 +538,8 @@ class Lives:
         return sorted(found)
 
     def end(self, job_id: str, duration_s: float | None) -> None:
-        """Record that a job ended after `duration_s`. If that is None, nothing is learned."""
+        """Record that a job ended after `duration_s`. If that is None, nothing more is learned than
+        the stretches that it ran through."""
         self._forget_stated(job_id)
         groups, bin = self._groups.pop(job_id), self._bin.pop(job_id)
         self._run.pop(job_id, None)

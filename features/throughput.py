@@ -98,7 +98,7 @@ def shares(runs: Iterable[Ran], job: Job, progress: Progress) -> list[float]:
     job's stated maximum at the job's present speed.
 
     Runs are comparable if they asked for the same amount with the same number of GPUs. Return [] if
-    the job's progress counts another unit or another amount than its command.
+    the command's work is unknown, or the job's progress counts another unit or amount.
     """
     work = job.work
     if work is None or work.unit != progress.unit or abs(work.amount - progress.of) > 1.0:

@@ -86,8 +86,8 @@ class Alarm:
 
 
 def unlike(jobs: Sequence[Seen], now: float) -> list[Alarm]:
-    """Return alarms about the jobs submitted in the day before `now`, compared with up to four
-    weeks before that day. Return [] if less than a week before that day is known."""
+    """Return alarms about the jobs submitted from a day before `now` on, compared with those of up
+    to 27 days before. Return [] if less than a week before that day is known."""
     recent_from = now - DAY_S
     usual = usual_of(jobs, recent_from)
     if usual is None:

@@ -186,8 +186,8 @@ class Tools:
 
     def why(self, job: str) -> Answer[Explanation]:
         """Say why a job waits or runs, its place, and when it should start. `job` is an id as
-        squeue shows it. For an array, its first waiting task answers, or else a running one.
-        """
+        squeue shows it. For an array, the answer is about its first waiting task, or else about
+        a running one."""
 
         def asked(look: Direct) -> tuple[Explanation, list[str]]:
             found = look.why(job)
@@ -207,9 +207,8 @@ class Tools:
         return self._ask("sooner", Sooner, asked)
 
     def eta(self, options: list[str]) -> Answer[Eta]:
-        """Say when a job would start, in each partition that takes it. Nothing is submitted.
-        `options` are those of sbatch, each a word, such as "--gres=gpu:a100:2", "--time=60".
-        """
+        """Say when a job would start, in each partition that accepts it. Nothing is submitted.
+        `options` are those of sbatch, each a word, such as "--gres=gpu:a100:2", "--time=60"."""
 
         def asked(look: Direct) -> tuple[Eta, list[str]]:
             if script_of(options) or any(" -" in word for word in options):
@@ -241,9 +240,8 @@ class Tools:
         return self._ask("order", list[Placed], asked)
 
     def queue(self, everybody: bool = False) -> Answer[list[Listed]]:
-        """List the user's jobs that have not ended, latest first; or everybody's that Slurm
-        shows.
-        """
+        """List the user's jobs that have not ended, latest first. With `everybody`, list all
+        that Slurm shows the user."""
 
         def asked(look: Direct) -> tuple[list[Listed], list[str]]:
             found = look.queue(everybody=everybody)

@@ -37,8 +37,8 @@ class Ended(BaseException):
 
 
 def main() -> None:
-    """Run a command. A Ctrl-C, a signal or a closed pipe ends the command at any time without a
-    traceback, and its temporary folders are removed."""
+    """Run a command, and exit with its status. A Ctrl-C, a signal or a closed pipe ends the
+    command at any time without a traceback, and its temporary folders are removed."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` has it ignored
             signal.signal(number, _end)

@@ -1,5 +1,5 @@
-"""Runs many equal tasks in this process, in several processes of this machine, or on a Dask
-cluster.
+"""Runs the same task on many values, in this process, in several processes of this machine, or
+on a Dask cluster.
 
 The option `--where` chooses the place, so that the same command works on a laptop and on a cluster:
 
@@ -61,8 +61,9 @@ Mapped = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
 
 
 def place(where: str | None, workers: int) -> str:
-    """Return the place to run tasks that `--where`, or else `--workers`, names. Raise UserError
-    when both are given."""
+    """Return the place in which tasks run: the one that `--where` names, otherwise this
+    process, or as many processes of this machine as `--workers` says. Raise UserError if both
+    options are given."""
     if where is None:
         return HERE if workers == 1 else f"local:{workers}"
     if workers != 1:
@@ -266,8 +267,9 @@ def _shared_key(folder: str | None) -> Iterator[Any]:
 
 
 def _dask(client: Any, task: Callable[[T], R], values: Sequence[T]) -> Iterator[R]:
-    """Run the task on the values on a Dask cluster, and yield the results in the order of `values`.
-    Tasks of a worker that dies are run again on another, at most twice."""
+    """Run the task on the values on a Dask cluster, and yield the results in the order of
+    `values`. A task that raises an error is run again, at most twice; then its error is raised
+    here."""
     futures = client.map(task, values, pure=False, retries=2)
     try:
         for future in futures:
@@ -282,7 +284,8 @@ class Keep:
     """A folder that keeps the results of finished tasks, to be reused after an interruption.
 
     Attributes:
-        folder: created if missing. Only its owner may write to it, since results are pickled.
+        folder: created if missing. UserError is raised if others may write to it, since results
+            are pickled.
         question: digest of everything that the results depend on (`question_of`). Files with
             another digest are neither read nor changed.
         label: returns a name for a value, unique among the values; it becomes part of the file's

@@ -53,8 +53,9 @@ _OURS = {"features", "models", "profiler", "scheduler", "pipeline", "reproductio
 
 @contextmanager
 def bar(text: str, total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on a terminal; elsewhere print a line per minute. Yield a function that
-    sets the amount done, of `total`. With `quiet`, show nothing."""
+    """Show a progress bar on a terminal; elsewhere print a line on standard error, at most once
+    a minute. Yield a function to call with the amount done, of `total`. With `quiet`, show
+    nothing."""
     if quiet:
         yield lambda _: None
         return

@@ -18,7 +18,8 @@ INDENT = "  "
 
 
 def reflow(text: str, width: int) -> str:
-    """Return the text of a docstring, wrapped again for a terminal of `width` columns."""
+    """Return the text of a docstring with each paragraph of prose on one line, and with
+    examples wrapped for a terminal of `width` columns. Lists and tables stay as they are."""
     return "\n\n".join(_paragraph(one, width) for one in re.split(r"\n[ \t]*\n", text.strip("\n")))
 
 
@@ -58,7 +59,7 @@ def _example(command: str, width: int) -> str:
 
 
 def reflowed(command: Any) -> Any:
-    """Wrap the help of a command, or of a group and all of its commands, for the width of the
+    """Reflow the help of a command, or of a group and all of its commands, for the width of the
     terminal. Return the command or group."""
     width = shutil.get_terminal_size().columns
     if command.help:

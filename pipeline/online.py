@@ -1,10 +1,10 @@
 """Estimators of durations that refit their models every day while a trace is replayed. They show
 what a fitted model adds to the histories of similar jobs.
 
-Until the first fit, the histories alone predict (`FeatureState.outlook`). Every fit is blended with
-them by the number of jobs seen, so that predictions do not jump. All are baselines (`--durations
-ga2m`, `lightgbm-blended`, `lightgbm`); their results are in docs/policy-figures.md.
-"""
+Until the first fit, the histories alone predict (`FeatureState.outlook`). Every fit, except
+that of `lightgbm`, is blended with them by the number of jobs seen, so that predictions do not
+jump. All are baselines (`--durations ga2m`, `lightgbm-blended`, `lightgbm`); their results are
+in docs/policy-figures.md."""
 
 from __future__ import annotations
 
@@ -41,11 +41,12 @@ TRAINS = find_spec("interpret") is not None  # the extra `train` is installed
 
 class OnlineEstimator(BundleEstimator):
     """Predicts durations by the histories of similar jobs, and once enough jobs have ended by a
-    GA2M (additive model) trained on the jobs so far. It is refitted every `refit_s` seconds.
+    GA2M (additive model) trained on the jobs so far. The model is fitted again when the first
+    job joins a queue after each `refit_s` seconds.
 
-    It uses no knowledge of the future. A feature row is taken when a job joins its queue. It is
-    learned from once the job has ended; while the job runs, it counts with the time that it has run
-    so far.
+    It uses no knowledge of the future. The features of a job are taken when it joins its queue.
+    A fit learns from the jobs that have ended, and from those that run: of these it knows only
+    that they last longer than they have run so far.
 
     Args:
         min_rows: number of ended jobs before the first fit.

@@ -57,7 +57,10 @@ PREVIEW_MOVES = Annotated[
     typer.Option("--preview", help="Change nothing. Print which jobs would start sooner or later."),
 ]
 JOB = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")]
-JOBS = Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of the jobs.")]
+JOBS = Annotated[
+    list[str],
+    typer.Argument(metavar="JOB...", help="Ids of jobs or arrays; ARRAY_[0-4] for some tasks."),
+]
 CODES = Annotated[
     bool,
     typer.Option(
@@ -150,10 +153,10 @@ class World:
                 "Where predicted durations come from. own: similar jobs that have ended. ga2m, "
                 "lightgbm-blended: own, combined with an additive model (GA2M) or with LightGBM, "
                 "fitted again every day of the simulation. lightgbm: LightGBM alone. truth: the "
-                "true durations. constant:SECONDS. gpu-count: the mean of ended jobs with as many "
-                "GPUs. last: the user's last job. slurm-limit: the time limit. An unknown name "
-                "prints the list of this trace. Default: own; with --track published, as published "
-                "for each policy."
+                "true durations. constant:SECONDS. gpu-count: the geometric mean of ended jobs "
+                "with as many GPUs. last: the user's last job. slurm-limit: the time limit. An "
+                "unknown name prints the list of this trace. Default: own; with --track published, "
+                "as published for each policy."
             )
         ),
     ] = None

@@ -38,7 +38,7 @@ FIGURES = {
     "p99_queue_s": "p99 wait",
     "max_queue_large_s": "longest wait of more than 8 GPUs",
 }
-LATE = 0.02  # share of starts past the bound, above which its cost is worth a run without it
+LATE = 0.02  # share of jobs that waited past the bound, above which its cost is worth a run
 
 
 def cost_of_bound(
@@ -102,7 +102,8 @@ def cost(
 def curve(
     loops: Loops, settings: Mapping[str, Mapping[str, Any]], seeds: Sequence[int], where: str
 ) -> list[Point]:
-    """Run each pair of settings in each loop. Return their figures, one row each.
+    """Run each pair of settings in each loop. Return the figures, one row for each pair and
+    loop.
 
     Args:
         loops: returns the worlds of all loops, given settings by policy.

@@ -57,7 +57,8 @@ class Proposal:
         candidate, champion: registered versions; no champion while there is none.
         judgement: the comparison on the same jobs; None if there is none.
         replay: the comparison in the same replayed weeks; None if there is none.
-        why_not: why both cannot be compared, one sentence.
+        why_not: why the two cannot be compared, one sentence; "" if they were, or if there is
+            no champion.
     """
 
     candidate: Version
@@ -74,7 +75,8 @@ class Proposal:
 
     @property
     def better(self) -> bool:
-        """Return whether the candidate may become champion without a person's decision."""
+        """Return whether the candidate may become champion without a person's decision: if it
+        is better beyond chance, or if there is no champion."""
         if self.champion is None:
             return True
         both = self.judgement is not None and self.replay is not None
@@ -82,7 +84,8 @@ class Proposal:
 
     @property
     def reason(self) -> str:
-        """Return the outcome as one line."""
+        """Return the outcome as one line: the most telling figure, why the two were not
+        compared, or that there is no champion."""
         if self.champion is None:
             return FIRST
         if self.judgement is None or self.replay is None:
@@ -92,21 +95,24 @@ class Proposal:
 
     @property
     def undecided(self) -> bool:
-        """Return whether the jobs are too few to say that the candidate is better, or worse."""
+        """Return whether the jobs are too few to say that the candidate is better, or worse.
+        Return False if the two were not compared."""
         return self.judgement is not None and self.replay is not None and undecided(self.figures)
 
     @property
     def weeks_more(self) -> int | None:
-        """Return how many weeks of jobs more it takes to tell that the candidate is better, if it
-        stays as far ahead; None where it is ahead in nothing, or that is decided.
-        """
+        """Return how many more weeks of jobs it takes to tell that the candidate is better, if
+        it stays as far ahead. Return None if it is ahead in nothing, or if the jobs suffice to
+        decide."""
         if self.judgement is None or not self.undecided:
             return None
         return weeks_more(self.figures, self.judgement.days)
 
     @property
     def outlook(self) -> str:
-        """Return in words what more jobs would tell; "" where it is decided."""
+        """Return a sentence on how many more weeks of jobs would probably decide, or that the
+        candidate is ahead in nothing; "" if the jobs suffice, or if the two were not
+        compared."""
         if not self.undecided:
             return ""
         if self.weeks_more is None:
@@ -120,7 +126,8 @@ class Proposal:
         return [str(figure) for figure in self.figures if figure.verdict == "worse"]
 
     def evidence(self, **more: Any) -> Mapping[str, Any]:
-        """Return the evidence that is kept with a promotion, as plain JSON."""
+        """Return the evidence that is kept with a promotion, as plain JSON, with the values
+        `more` added."""
         former = self.champion
         return {
             "bundle": self.candidate.digest,
@@ -144,15 +151,15 @@ def proposed(
     *,
     draws: int = DRAWS,
 ) -> Proposal:
-    """Judge a registered version against the champion on the jobs of a trace that neither saw.
-    Return the comparison.
+    """Compare a registered version with the champion on the jobs of a trace that neither
+    learned from. Return the comparison. If there is no champion, or the two cannot be compared,
+    the result says so.
 
     Args:
         spec: cluster on which the jobs are replayed.
-        draws: how often.
+        draws: number of replays of the jobs with each of the two models.
 
-    Raises BundleError when no service could decide with the candidate.
-    """
+    Raises BundleError if no service could decide with the candidate."""
     new, present = accepted(candidate, registry), champion(registry)
     if present is None:
         return Proposal(candidate=candidate, champion=None)
@@ -169,9 +176,9 @@ def proposed(
 
 
 def judged(candidate: Bundle, champion: Bundle, trace: pa.Table) -> Judgement:
-    """Compare two bundles on the jobs of a trace that were submitted after all that either learned
-    from. Return the judgement. Raise TrainingError when these are too few.
-    """
+    """Compare the durations that two bundles predict for the jobs of a trace that were
+    submitted after all jobs that either learned from. Return the judgement. Raise TrainingError
+    if these jobs are too few."""
     specs = (*candidate.duration.features, *champion.duration.features)
     rows = training_rows(trace, families=sorted({spec.family for spec in specs}))
     unseen = rows.where((rows.time > seen_until(candidate, champion)) & np.isfinite(rows.y))
@@ -183,10 +190,10 @@ def judged(candidate: Bundle, champion: Bundle, trace: pa.Table) -> Judgement:
 def carried_out(
     proposal: Proposal, reason: str, registry: Registry, out: Path, **more: Any
 ) -> Bundle:
-    """Make the candidate champion, and put its bundle where services read it. Return the bundle.
+    """Make the candidate champion, and write its bundle to `out`, where services read it, with
+    the figures in which it is worse. Return the bundle.
 
-    BundleError, and nothing changes, when no service could decide with it.
-    """
+    Raise BundleError, and change nothing, if no service could decide with it."""
     bundle = accepted(proposal.candidate, registry)
     promote(proposal.candidate, reason, proposal.evidence(**more), registry)
     if proposal.doubts:  # before the bundle, which is all that a service watches
@@ -212,8 +219,7 @@ def register(folder: Path, registry: Registry, *, by: str, why: str) -> Version:
     Args:
         by, why: who proposes it, and why; kept with its run.
 
-    Raises BundleError when no service could decide with it.
-    """
+    Raises BundleError if no service could decide with it."""
     bundle = Bundle.load(folder)
     check(bundle)
     known = registered(bundle.digest, registry)
@@ -238,15 +244,13 @@ def in_experiment() -> bool:
 
 def seen_until(*bundles: Bundle) -> float:
     """Return the submit time (seconds since the epoch) of the last job from which any of the
-    bundles learned. Raises TrainingError if a bundle does not record it.
-
-    TrainingError when one does not say.
-    """
+    bundles learned. Raises TrainingError if a bundle does not record it."""
     return max(map(_learned_to, bundles))
 
 
 def _learned_to(bundle: Bundle) -> float:
-    """Return when the last job was submitted that a bundle's durations were learned from."""
+    """Return when the last job was submitted that a bundle's durations were learned from,
+    seconds since the epoch. Raises TrainingError if the bundle does not record it."""
     try:
         return datetime.fromisoformat(bundle.metadata["duration"]["window_to"]).timestamp()
     except (KeyError, TypeError, ValueError):

@@ -129,8 +129,8 @@ def change(service: Service, done: str, ask: Callable[[Client], Json]) -> None:
 
 
 def print_change(answer: Json, done: str) -> None:
-    """Print the service's answer to a change of nodes or settings, or to its preview. `done` are
-    words for the node or the settings after the change."""
+    """Print the service's answer to a change of nodes or settings, or to its preview, and which
+    jobs can no longer start. `done` are words for the node or the settings after the change."""
     from features.codec import decode
     from scheduler.service.api.shapes import ClusterChange
 

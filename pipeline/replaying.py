@@ -52,10 +52,10 @@ class Replay:
     """The comparison of two models by the schedules that they make.
 
     Attributes:
-        figures: the figures that decide which model is better; there is one for the waits of each
-            virtual cluster.
-        jobs, users, draws: numbers of jobs, of their users and of draws (replays) that were
-            compared.
+        figures: the figures that decide which model is better; there is one for the waits of
+            each virtual cluster with at least `LEAST_OF_VC` jobs.
+        jobs, users, draws: number of jobs in each draw (replay) that were compared, of their
+            users, and of draws.
         days: number of days that were replayed.
     """
 
@@ -95,8 +95,8 @@ def replayed(
     *,
     draws: int = DRAWS,
 ) -> Replay:
-    """Replay the jobs submitted after `since` (seconds since the epoch) with each model, `draws`
-    times. Return the comparison.
+    """Replay the jobs submitted after `since` (seconds since the epoch), but only those of the
+    last `MOST_DAYS` days, with each model, `draws` times. Return the comparison.
 
     Raises TrainingError if there are too few jobs, and TrackError if they do not fit the cluster.
     """
@@ -242,8 +242,9 @@ def _p99(values: Floats, weights: Floats) -> Floats:
 
 
 def _found(both: Sequence[_Jobs], weights: Floats) -> list[Floats]:
-    """Return, for each model and resample, how well its predicted probability of running long finds
-    long jobs, among the jobs that either model predicts to be short.
+    """Return, for each model and resample, how well its predicted probability of running long
+    finds long jobs, among the jobs that either model predicts to be short; NaN if there is no
+    such long job.
 
     The figure is average precision, in which each long job counts by its GPU time.
     """

@@ -107,7 +107,8 @@ def run(
     world: Figures | None = None,
     jobs: Path | None = None,
 ) -> Figures:
-    """Simulate one policy. With `out`, record every decision in that folder. Return the summary.
+    """Simulate one policy. With `out`, record every decision in that folder. Return the figures
+    of the run, and the time and memory that it took.
 
     Args:
         jobs: file to write with one row per job, in addition to `out` or without it.
@@ -181,7 +182,7 @@ def prediction_figures(jobs: Sequence[JobResult]) -> dict[str, float | None]:
 
 def _late(jobs: Sequence[JobResult], scenario: World, policy: str) -> float | None:
     """Return the share of the jobs that waited for longer than the policy's starvation bound
-    (`max_wait_s`); None if the policy has none."""
+    (`max_wait_s`); None if the policy has none, or if the world is no `Scenario`."""
     if not isinstance(scenario, Scenario):
         return None
     bound_s: float | None = getattr(scenario.spec(policy).settings, "max_wait_s", None)
@@ -232,8 +233,9 @@ def compare(
 
     Args:
         scenarios: returns the world of a seed; picklable unless everything runs in this process.
-        out: folder in which to record the runs of the first seed, one folder per policy; for the
-            other seeds, only the outcome of each job is written (`jobs-SEED.parquet`).
+        out: folder in which to write the comparison (compare.json) and to record the runs of
+            the first seed, one folder per policy; of the other seeds, only the outcome of each
+            job is written (`jobs-SEED.parquet`).
         where: place to run them, see `pipeline.cluster.mapped`.
         keep: the kept results of finished runs, which are not run again.
         world: the options, besides the seed, with which the same worlds can be opened again; stored
@@ -311,7 +313,8 @@ class _Sweep:
 
 
 def not_over(rows: Sequence[Figures]) -> str:
-    """Return a note that some jobs of a policy had not ended at the end of its runs; "" if all had.
+    """Return a note that some jobs of a policy had not ended at the end of its runs; "" if all
+    but the refused ones had.
 
     Args:
         rows: figures of the policy's runs, one per seed.

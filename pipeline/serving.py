@@ -20,8 +20,8 @@ _NO_TOKENS = "\nno tokens"
 @contextmanager
 def noted(database: str, *, asks: bool = True) -> Iterator[None]:
     """Write a note for the duration of the block, by which other commands of this user find the
-    database, and know whether the service asks for tokens. Only the URL of a file is noted, since
-    that of a database server can hold a password.
+    database, and know whether the service asks for tokens. For a database server nothing is
+    noted, since its URL can hold a password.
 
     Args:
         database: URL of the database.
@@ -43,8 +43,8 @@ def noted(database: str, *, asks: bool = True) -> Iterator[None]:
 
 
 def database_served() -> str | None:
-    """Return the URL of the database of the service that runs, or None if none runs. Raise
-    UserError if services on several databases run."""
+    """Return the URL of the database of this user's service that runs on this host, or None if
+    no such service is noted. Raise UserError if there are several such databases."""
     alive = {url for note in _notes() if (url := _alive(note)) is not None}
     found = {url.removesuffix(_NO_TOKENS) for url in alive}
     if len(found) > 1:
@@ -87,8 +87,7 @@ def usable(folders: Sequence[Path]) -> tuple[Path | None, list[str]]:
     """Return (first folder with a bundle of models that a service accepts, why each bundle before
     it is refused).
 
-    The folder is None if no bundle is accepted.
-    """
+    Folders without a bundle are skipped. The folder is None if no bundle is accepted."""
     from models.bundle import Bundle, BundleError
     from models.bundle.acceptance import check
     from models.bundle.store import JSON_NAME

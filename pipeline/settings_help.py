@@ -64,7 +64,8 @@ def policies(command: str) -> list[str]:
 
 
 def settings_of(policy: str) -> str:
-    """Return a text with the settings of a policy, one per line, with default, unit and limits."""
+    """Return a text with the settings of a policy, one per line, with default, unit and limits.
+    If there is no such policy, return a text that says so."""
     from pipeline.systems import allocating
     from scheduler.core.settings import UnknownPolicy, accepted_by, describe
     from scheduler.policies import POLICIES, policy_named

@@ -193,8 +193,8 @@ def train_sharded(
     keep: Path | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[Bundle, Json]:
-    """Train the duration model shard by shard. Return a bundle with the model, and the data,
-    settings and errors of the fit.
+    """Train the duration model shard by shard. Return (a bundle with this model and with models
+    of pairs, figures about data, settings and errors of the fit).
 
     The bundle has no model of arrivals, which must be fitted in memory.
 

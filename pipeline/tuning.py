@@ -1,11 +1,12 @@
 """Chooses settings of the policy `pellucid` on a site's own past, and adopts them only if they are
 better there.
 
-Every candidate (one part of the policy switched off or set differently) is replayed on the first
-half of the jobs. Candidates with a lower mean JCT, and a p99 wait no worse, than the settings in
-force are combined: the best one with the next, as long as that helps. The candidate with the lowest
-upper bound of its interval is then replayed on the second half, on which nothing was chosen. It is
-adopted only if it is better there beyond chance.
+Every candidate (one part of the policy switched off or set differently) is replayed on the
+first half of the jobs. Candidates with a lower mean JCT than the settings in force, and with a
+p99 wait that is not too long (`tail_holds`), are combined: the best one with the next, as long
+as that helps. The candidate with the lowest upper bound of its interval is then replayed on the
+second half, on which nothing was chosen. It is adopted only if it is better there beyond
+chance.
 
 Other policies, as their authors describe them, are replayed on the same jobs. One that does better
 in both halves, by the same rules, is recommended, but not adopted: who runs it gives up the bound
@@ -70,7 +71,7 @@ PACKING: dict[str, Values] = {
     "no profiling first": {"profile_above": OFF},
     "pair speeds as predicted": {"learns_speeds": False},
 }
-CROSSED = 4  # crossings that are tried
+CROSSED = 4  # most crossings that are tried
 WINDOWS = 8  # of each half, for the intervals
 LEAST = 2 * WINDOWS * 20  # jobs to choose by: 20 of each window
 LAST_DAYS = 56.0  # that are replayed
@@ -113,8 +114,10 @@ class Tuned(TypedDict):
     """The result of tuning.
 
     Attributes:
-        chosen_on: rows of all candidates on the first half; `tested_on`: rows of the picked one on
-            the second.
+        chosen_on: rows of the settings in force, of all candidates and of the other policies,
+            on the first half; `tested_on`: on the second half, rows of the settings in force,
+            of the picked candidate, of the defaults and of the best other policy; empty if none
+            was better.
         picked: name of the candidate that was tested; None if none was better on the first half.
         adopt: whether the candidate is better beyond chance on the second half.
         settings: the settings to set, by dotted names; {} unless `adopt`.
@@ -135,6 +138,14 @@ class Tuned(TypedDict):
     verdict: str
     policy: str | None
     rivals: str
+
+
+def _since(workload: Workload, last_days: float | None) -> float:
+    """Return the time so many days before the last submission, seconds since the epoch; -inf where
+    `last_days` is None, or there are no jobs."""
+    if not workload.jobs or last_days is None:
+        return -np.inf
+    return workload.jobs[-1].submit_time - last_days * DAY_S
 
 
 @dataclass(frozen=True)
@@ -161,10 +172,7 @@ class History:
     @property
     def since(self) -> float:
         """Return the time from which on jobs are replayed, seconds since the epoch; -inf: all."""
-        jobs = self.workload.jobs
-        if not jobs or self.last_days is None:
-            return -np.inf
-        return jobs[-1].submit_time - self.last_days * DAY_S
+        return _since(self.workload, self.last_days)
 
     @property
     def played(self) -> list[float]:
@@ -172,8 +180,8 @@ class History:
         return [t for job in self.workload.jobs if (t := job.submit_time) >= self.since]
 
     def __call__(self, half: int, seed: int, settings: Values) -> Scenario:
-        """Return the world of a half of the jobs: 0 the first, 1 the second, in which the first
-        half is past that the estimator has learned from."""
+        """Return the world of a half of the jobs: 0 for the first, 1 for the second. In the
+        second, the estimator has learned from the first half."""
         when = self.played
         middle, work = when[len(when) // 2], self.workload
         if half == 0:
@@ -211,9 +219,9 @@ def play(worlds: Worlds, cell: Cell) -> Times:
 def beside(name: str, settings: Values, times: Times, kept: Times, policy: str = POLICY) -> Row:
     """Return a candidate's figures, compared with those of the settings in force on the same jobs.
 
-    The jobs are cut into windows of equally many successive jobs. The interval of the mean's ratio
-    comes from the windows' sums and Student's t, that of the p99 wait from a bootstrap over
-    windows.
+    The jobs are cut into windows of equally many successive jobs. The interval of the mean's
+    ratio comes from the windows' sums and Student's t, that of the p99 wait from a bootstrap
+    over windows. A job that did not end in some replay is left out.
 
     Args:
         times: JCT and wait with the candidate, one entry per seed.
@@ -431,9 +439,11 @@ class Tuning:
 
     def due(self, results: Iterable[JobResult], core: Core, now: float) -> None:
         """Tune on the jobs in `results` that have ended by `now`. If other settings are better
-        beyond chance, the policy of `core` uses them from now on."""
+        beyond chance, the policy of `core` uses them from now on. Do nothing if fewer than
+        `LEAST` of the last `LAST_DAYS` days have ended."""
         past = self._past(results)
-        if len(past.jobs) < LEAST:
+        since = _since(past, LAST_DAYS)
+        if sum(job.submit_time >= since for job in past.jobs) < LEAST:
             return
         found = tune(
             History(past, self.scenario.profiling, LAST_DAYS),

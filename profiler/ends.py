@@ -34,8 +34,8 @@ def memory_complaint(lines: Sequence[str]) -> str | None:
 
 
 def last_lines(output: Path | int, count: int = LAST_LINES) -> tuple[str, ...]:
-    """Return the last lines of an output, given by its path or descriptor. A progress bar is
-    reduced to its last state.
+    """Return the last lines of an output, given by its path or descriptor; () if it cannot be read.
+    Empty lines at its end are left out. A progress bar is reduced to its last state.
     """
     try:
         file = descriptor(output) if isinstance(output, Path) else os.dup(output)

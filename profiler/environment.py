@@ -42,7 +42,8 @@ def scrubbed(source: Mapping[str, str], extra: Iterable[str] = ()) -> dict[str, 
             it.
 
     Raises:
-        BadOption: an entry of `extra` is no valid name, or NAME is not set in `source`.
+        BadOption: an entry of `extra` has no valid name, or a NUL byte in its value, or NAME is not
+            set in `source`.
     """
     found = {
         name: value

@@ -175,7 +175,8 @@ class Guardian:
 
         The sum of resident sizes counts a page shared by forked workers once for each, so it is
         never too low. It is cheap to read; the exact figure is read only when the sum exceeds the
-        limit.
+        limit. If it is within the limit, the limit is returned instead of a higher sum for the next
+        `TREE_REFRESH_S` seconds.
         """
         now = time.monotonic()
         if now - self._tree_at > TREE_REFRESH_S:
@@ -204,8 +205,8 @@ class Guardian:
             os.ftruncate(self.output, found.st_size)
 
     def watch(self) -> str:
-        """Wait until the run has to end. Return the reason, such as "exited", "limit" or
-        "memory"."""
+        """Wait until the run has to end. Return the reason: "exited", "limit", "memory", "request"
+        or "orphaned". Meanwhile empty the output file whenever it is too large."""
         wake_read, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
@@ -232,7 +233,8 @@ class Guardian:
 
     def clear(self, reason: str) -> None:
         """End every process of the run: send SIGTERM, wait for the grace period, send SIGKILL until
-        none is left. `reason` is reported to the profiler."""
+        none is left, for `KILL_PATIENCE_S` seconds at most. If `reason` is "memory", there is no
+        grace period. Report the reason, and then what was found, to the profiler."""
         found = self.left()
         self.say("stopping", reason=reason, processes=len(found))
         # over the memory limit there is no time for grace

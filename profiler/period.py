@@ -85,7 +85,8 @@ def pace(t: Array, y: Array) -> tuple[float, float]:
 
     A driver repeats a value until it has a new one. The time between updates is taken from the
     shortest runs of equal readings (the tenth percentile). If those are single readings, the source
-    updates at least as often as we read.
+    updates at least as often as we read. The time is infinite if the signal changed less than
+    twice.
     """
     ours = float(np.median(np.diff(t)))
     changes = np.flatnonzero(np.diff(y))

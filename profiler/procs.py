@@ -26,8 +26,8 @@ SYS_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s3
 
 def leave_session_keyring() -> None:
     """Give this process a new, empty session keyring, because a keyring stays when a process
-    changes its user. Do nothing if the kernel has no keyrings. Raise OSError if this user has too
-    many keys."""
+    changes its user. Do nothing if the kernel has no keyrings, or does not permit this. Raise
+    OSError if this user has too many keys."""
     number = SYS_KEYCTL.get(os.uname().machine)
     if number is None:
         return
@@ -101,8 +101,8 @@ def _children(pid: int) -> list[int] | None:
 
 
 def descendants(root: int) -> list[int]:
-    """Return the pids below `root`, without it. Cheap; may miss a process that is just being
-    created."""
+    """Return the pids below `root`, without it, zombies included. Cheap; may miss a process that is
+    just being created. If the kernel keeps no lists of children, return `all_descendants`."""
     found: list[int] = []
     queue = [root]
     while queue:
@@ -222,7 +222,8 @@ def oom_kills() -> int:
 
 
 def available_mib() -> float:
-    """Return the memory of this machine, MiB, that programs can get without swapping."""
+    """Return the memory of this machine, MiB, that programs can get without swapping; all its
+    memory if that is unknown."""
     for line in _read("/proc/meminfo").splitlines():
         if line.startswith(b"MemAvailable:"):
             return int(line.split()[1]) / 1024
@@ -230,7 +231,8 @@ def available_mib() -> float:
 
 
 def send(targets: Iterable[int], sig: int) -> int:
-    """Send a signal to each process. Return how many received it; ended ones are no error."""
+    """Send a signal to each process. Return how many received it. Those that have ended, or may not
+    be signalled by this user, are passed over."""
     sent = 0
     for pid in targets:
         try:

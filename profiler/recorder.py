@@ -1,9 +1,9 @@
 """Samples a run in a thread of its own, at two rates, within a budget of CPU time.
 
-The slow rate (5-10 Hz) reads all signals; the fast one (up to 50 Hz, in bursts on long runs) reads
-the few signals in which single training steps show. The recorder measures its own CPU time. Over
-its budget it first halves the fast rate, then turns it off, then lowers the slow rate from 10 to 5
-Hz, and adds a note. A halved rate is doubled again when the budget allows.
+The slow rate (10 Hz if not chosen) reads all signals; the fast one (50 Hz, on a GPU 100; in bursts
+on long runs) reads the few signals in which single training steps show. The recorder measures its
+own CPU time. Over its budget it first halves the fast rate, then turns it off, then lowers the slow
+rate to 5 Hz, and adds a note. A halved rate is doubled again when the budget allows.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ class Recorder:
 
     @property
     def share(self) -> float:
-        """Return the CPU time of sampling so far as a share of one core."""
+        """Return the CPU time of sampling so far as a share of one core; 0 before the second
+        reading at the slow rate."""
         span = self.slow.t[-1] - self.slow.t[0] if len(self.slow.t) > 1 else 0.0
         return self.cpu_s / span if span > 0 else 0.0
 

@@ -91,7 +91,8 @@ class ProfileResult:
         peaks: "channel.field" -> highest value of the whole run.
         missing: "channel.field" -> why this field was not measured.
         progress: how long the command would run in all, by the progress that it printed; None:
-            unknown, or its output was not read.
+            unknown, its output was not read, or it was neither stopped at the limit nor by a
+            person.
         profile: the job's profile for the scheduler; None on a CPU, or when GPU memory could not be
             measured.
     """
@@ -119,8 +120,8 @@ class ProfileResult:
         return EXIT_STATUS[self.ending.outcome]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the result as values that JSON can hold: enums as text, unknown numbers as
-        None."""
+        """Return the result as values that JSON can hold: enums as text, numbers rounded to six
+        decimals, unknown numbers as None."""
         found: dict[str, Any] = _plain({"schema": SCHEMA, **asdict(self)})
         return found
 

@@ -311,7 +311,8 @@ def start(
 
     Raises:
         CommandNotFound, NotExecutable: as `resolve`. BadOption: an argument is not acceptable.
-            NotSupported: this system is not Linux. Nothing was started.
+            NotSupported: this system is not Linux. ProfilerError: it cannot be started for another
+            reason. The command has not run then.
     """
     if not sys.platform.startswith("linux"):
         raise NotSupported("profiling a command needs Linux (process trees are read from /proc)")

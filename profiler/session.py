@@ -64,7 +64,8 @@ class Options:
     Attributes:
         limits: longest time (T_prof) and other limits of the command.
         device: whether to profile on GPUs or on the CPU.
-        gpus: labels or UUIDs; empty: those of CUDA_VISIBLE_DEVICES, else the first free one.
+        gpus: labels or UUIDs; empty: those of CUDA_VISIBLE_DEVICES, else the first free one (with
+            `shared`: the first).
         hz: slow sampling rate, readings per second, 1 to 20.
         fast_hz: fast sampling rate, readings per second; None: 100 on a GPU, 50 on a CPU, since
             there sampling slows the job.
@@ -206,7 +207,8 @@ def profile(
     """Run `command` for at most `options.limits.seconds`, watch it from outside, and return its
     profile.
 
-    Writes output.log, samples.parquet, samples_fast.parquet and profile.json to `folder`.
+    Writes output.log, samples.parquet, samples_fast.parquet and profile.json to `folder`. A
+    KeyboardInterrupt ends the command; its profile is returned all the same.
 
     Raises:
         ProfilerError: the command was not run. Each subclass has its own exit status.
@@ -279,11 +281,13 @@ def recorder_for(
     fast_hz: float | None = None,
     burst_s: float | None = None,
 ) -> Recorder:
-    """Start a recorder of `sampler` and return it. Rates and budget that are not given suit the
-    sampled device.
+    """Start a recorder of `sampler` and return it. Its budget of CPU time is that of the sampled
+    device.
 
     Args:
         pids: returns the processes to sample.
+        hz: slow rate, readings per second.
+        fast_hz: fast rate, readings per second; None: that of the sampled device.
         origin: time.monotonic() at which the samples' times count from 0.
         burst_s: length of the bursts of fast sampling, seconds; None: sample fast all the time.
     """
@@ -366,8 +370,8 @@ def judge(
 
     Args:
         baseline: device memory in use before the run: {channel: MiB}.
-        duration_s: seconds that the command ran. Later samples are dropped: they show it being
-            stopped.
+        duration_s: seconds that the command ran. Later samples are removed from the recorder: they
+            show the command being stopped.
         ended: whether the command ended by itself, so that its last samples may differ from the
             rest.
     """
@@ -414,9 +418,10 @@ def _summaries(
 def step_time(fast: Series, slow: Series, window: Window, channels: Sequence[str]) -> StepTime:
     """Return the step time from the fast samples (short steps) and the slow ones (long steps).
 
-    On a GPU the signals are power, utilisation, SM activity and device memory. Without one it is
-    host memory, which rises and falls with the forward and backward pass. Its time is then CPU time
-    used, so that other programs on the machine do not lengthen a step.
+    On a GPU the signals are power, utilisation, SM and memory activity, device memory, and CPU use
+    and memory of the host. Without one it is host memory, which rises and falls with the forward
+    and backward pass. Its time is then CPU time used, so that other programs on the machine do not
+    lengthen a step.
     """
     half = max(window.end_s - window.start_s, 2.0) / 2
     short = min(BURST_S / 2, half)

@@ -187,7 +187,8 @@ class Stretches:
         return sum(self.seconds(int(j)) for j in np.flatnonzero(self.alike[k]))
 
     def window(self, ended: bool, min_seconds: float) -> tuple[int, int]:
-        """Return (start, end) of the steady window, as indices of the rows.
+        """Return (start, end) of the steady window, as indices of the rows; `end` is the row after
+        the last.
 
         Args:
             ended: whether the command ended by itself.
@@ -244,7 +245,7 @@ def _after_ramp(times: Array, rows: Array, begin: int, end: int) -> int:
 
     Args:
         rows: unaveraged scaled signals, shape (n, k).
-        begin, end: first and last row of the window.
+        begin, end: first row of the window, and the row after its last.
     """
     reach = min(begin // 2, (end - begin) // 2)
     if reach < 10:
@@ -263,8 +264,9 @@ def _after_ramp(times: Array, rows: Array, begin: int, end: int) -> int:
 
 
 def _drift(signals: Mapping[str, Array], inside: slice) -> str:
-    """Return a text about a signal with halves of the window that differ by more than allowed, and
-    by more than three standard errors: its name and both means. Return "" if there is none."""
+    """Return a text about the first signal whose means over the halves of the window differ by more
+    than allowed, and by more than three standard errors: its name and both means. Return "" if
+    there is none."""
     for name, y in signals.items():
         part = y[inside]
         half = part.size // 2

@@ -34,8 +34,9 @@ COLOUR = {
 
 
 def sparkline(values: Any, width: int = 40, top: float | None = None) -> str:
-    """Return the last readings as a line of at most `width` block characters; unknown readings are
-    blank. `top` is the value of a full block; None: the highest."""
+    """Return the last readings as a line of at most `width` block characters, each the mean of up
+    to four readings. Unknown readings are blank; "" if none is known. `top` is the value of a full
+    block; None: the highest."""
     y = np.asarray(values, dtype=float)[-width * 4 :]
     if y.size == 0 or not np.isfinite(y).any():
         return ""

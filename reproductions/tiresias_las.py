@@ -128,11 +128,11 @@ class TiresiasLas(AllocationPolicy):
     def _place(
         self, line: Sequence[ActiveJob], admitted: set[str], snapshot: DecisionInput
     ) -> dict[str, Allocation]:
-        """Return the allocations of the jobs in `admitted`, placed in the order of `line`.
+        """Return the allocations of the jobs that run: first those in `admitted` are placed, in the
+        order of `line`, then the others that still fit.
 
         A running job stays where it is, unless a job before it fits nowhere else: then it moves, or
-        waits. If the free GPUs are too scattered for an admitted job, the jobs behind it may have
-        them.
+        waits. An admitted job waits if the free GPUs are too scattered for it.
         """
         nodes = snapshot.nodes
         placed: dict[str, Allocation] = {}

@@ -97,9 +97,9 @@ class CoreSpec:
 
     @property
     def folded(self) -> bool:
-        """Return whether too large a share of nodes is named for profiling. Then these nodes stay
-        in their virtual clusters, and profiles are measured where jobs run.
-        """
+        """Return whether the nodes named for profiling hold too large a share of the GPUs, under a
+        policy that can do without them. Then these nodes stay in their virtual clusters, and
+        profiles are measured where jobs run."""
         return _folds(self, self.kind)
 
 
@@ -183,8 +183,7 @@ def _share(partition: ProfilingPartition, cluster: ClusterSpec) -> float:
 
 def folded_note(spec: CoreSpec) -> str | None:
     """Return a sentence on why nodes that are named for profiling are not lent, or None where they
-    are.
-    """
+    are lent, or none is named."""
     if not spec.folded or spec.profiling is None:
         return None
     count = sum(spec.profiling.nodes.values())
@@ -200,9 +199,8 @@ def folded_note(spec: CoreSpec) -> str | None:
 def stage_of(
     spec: CoreSpec, policy: Policy, predictors: Predictors = NO_PREDICTORS
 ) -> ProfilingStage | None:
-    """Return the stage that profiles jobs before they join a queue, or None where no job is to be
-    profiled.
-    """
+    """Return the stage that profiles jobs, before they join a queue or while they wait in it, or
+    None where no job is to be profiled."""
     partition = spec.profiling
     if not policy.capabilities.profiles or partition is None:
         return None

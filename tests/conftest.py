@@ -39,6 +39,27 @@ def pytest_configure() -> None:
         os.environ["PELLUCID_TEST_DATABASE"] = own_database(url, worker)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What `make test` ran is not run again: beside a PostgreSQL only those tests of `scheduler`
+    are that reach it, and for `make walks` and `make test-profiler` only those that are skipped
+    without it."""
+    scheduler = Path(__file__).parent / "scheduler"
+
+    def runs(item: pytest.Item) -> bool:
+        if os.environ.get("PELLUCID_WALKS"):
+            reasons = (str(one.kwargs.get("reason", "")) for one in item.iter_markers("skipif"))
+            return any(reason.endswith("make walks") for reason in reasons)
+        fixtures = getattr(item, "fixturenames", ())
+        if os.environ.get("PELLUCID_TORCH"):
+            return "torch" in fixtures
+        if os.environ.get("PELLUCID_TEST_DATABASE") and item.path.is_relative_to(scheduler):
+            return "postgresql" in fixtures
+        return True
+
+    config.hook.pytest_deselected(items=[item for item in items if not runs(item)])
+    items[:] = [item for item in items if runs(item)]
+
+
 def own_database(url: str, name: str) -> str:
     """URL of a database of that name, made where `url` has one."""
     engine = create_engine(url, isolation_level="AUTOCOMMIT")

@@ -174,9 +174,8 @@ def _install_supervisor(patches: system.Patches) -> None:
 
 
 def _asked_here(self: aside.Aside, function: str, *given: Any, **more: Any) -> Any:
-    """Stands in for `Aside.ask`, whose real processes begin and answer on their own time, so that a
-    run on a busy machine was another.
-    """
+    """Stands in for `Aside.ask`: call the function here, and return what it returns. Real processes
+    would answer on their own time, and so change the run on a busy machine."""
     module, _, name = function.partition(":")
     found = getattr(import_module(module), name)(*given)
     return found.file if isinstance(found, aside.Copy) else found

@@ -97,8 +97,7 @@ def _moment(state: State) -> str:
 
 def over_at(connection: Connection, seq: int) -> list[dict[str, str]]:
     """Return the jobs that ended in the pass which the log records as event `seq`, each with its
-    last phase, by name: else a run is not the same twice.
-    """
+    last phase. They are sorted by job id, so that a run is the same each time."""
     query = select(jobs.c.job_id, jobs.c.phase).where(jobs.c.updated_seq == seq)
     over = query.where(jobs.c.phase.in_(sorted(OVER))).order_by(jobs.c.job_id)
     rows = connection.execute(over).all()

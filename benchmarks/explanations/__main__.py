@@ -1,44 +1,47 @@
-"""The audit of explanations: what is said of waiting jobs is tried out.
+"""The audit of explanations: checks by trial what answers state about waiting jobs.
 
     python -m benchmarks.explanations --json [--quick] [--only WORLD ...] [--waits N]
     python -m benchmarks.explanations --forecasts 3 4 5 6
     python -m benchmarks.explanations --deep
 
-Plays eight simulated worlds (`worlds.py`) and lets two services live (`live.py`, in one process;
-`running.py`, in several and asked over HTTP), stops at moments of each, asks why some of the jobs
-that wait do, and hands the answers to a judge (`judge.py`) who carries them out on the core that
-decides, in a forked process:
+Plays eight simulated worlds (`worlds.py`) and runs two services (`live.py` in one process;
+`running.py` in several, asked over HTTP). At moments of each, it asks why some of the waiting jobs
+wait. A judge (`judge.py`) carries out what the answers say on the deciding core, in a forked
+process. The first figures are shares of the answers:
 
-- `named`: somebody or something is in the way beside need and free GPUs;
-- `necessary`: with what is named gone, the job is given GPUs at once (or, where it was said that
-  it would wait even then, it waits);
-- `minimal`: with one of several that are named left, it still waits;
-- `specific`: with as many others of the same kinds gone instead, it still waits;
-- `fresh`: every number, in words too, is that of an account kept from decisions and ends alone;
-- `sentences`: of services, every kind of sentence of an answer (`sentences.py`): asked for from
-  outside, by API, command line and page, and judged by the log as it was then, which the judge
-  reads by itself; `right`: of the kind that is right least;
-- `services`: a thousand questions, most while the machine is busy: truly answered, the age of
-  answers, and ends told at even odds, kept;
-- `counterfactuals`: what would help, done; a start at once by the core itself, an earlier one
-  (`earlier_true`) by playing the very world on with the change. `other_than_fewer_gpus`:
-  share of the waits asked about with such a one;
-- `stable`: how far the first three reasons of predictions, as they are shown, agree from one fit
-  to the next;
-- `ends`: worlds in which as many of the runs that were named had ended by then as the words say
-  (nine in ten), within five points, over further draws of each world too;
-- `readable`: words of what `pellucid why` prints; shares with a reason code, a raw feature name;
-- `forecasts`: starts kept by their p90, over jobs and over batches (what one user sends within
-  an hour), by promised wait (minutes, hours, days; how many) with the width between even odds and
-  p90, crude ones apart, over the same draws, those of the running service as its log has them;
-  pinball loss beside a moving average of recent waits and the crude rule. What forecasts are made
-  of was chosen on the other half of `benchmarks/worlds.yaml`, `chosen`.
+- `named`: it names somebody or something in the way, besides the GPUs needed and free;
+- `necessary`: with all that is named gone, the job gets GPUs at once (or, where the answer says
+  that it would wait even then, it waits);
+- `minimal`: with one of several named obstacles left, it still waits;
+- `specific`: with as many other obstacles of the same kinds gone instead, it still waits;
+- `fresh`: every number, in words too, is that of an account kept from decisions and ends alone.
 
-Prints whether the bounds of `explanations_budget.json` hold; what was not measured does not hold.
-A world that needs the shared data is left out without it, and said to be. `--forecasts` makes only
+Further figures:
+
+- `sentences`: of the services, how often each kind of sentence (`sentences.py`) is right in the
+  answers of API, command line and page, by the log as it was then, which the judge reads by itself;
+  `right`: of the kind that is right least often;
+- `services`: about a thousand questions, most while the machine is busy: the share that was
+  answered, and not wrongly, and the age of the answers;
+- `counterfactuals`: the share of suggested changes that came true: a start at once is tried on the
+  core, an earlier start (`earlier_true`) by playing the same world on with the change.
+  `other_than_fewer_gpus`: share of the waits asked about with a suggestion other than fewer GPUs;
+- `stable`: how far the first three reasons of predictions, as users see them, agree from one fit of
+  the model to the next;
+- `ends`: the number of worlds in which as many of the named runs had ended by the stated time as
+  the words say (nine in ten), within five points; further draws of each world count, too;
+- `readable`: words of what `pellucid why` prints, and the shares with a reason code or a raw
+  feature name;
+- `forecasts`: the shares of jobs, and of batches (what one user sends within an hour), that started
+  by the p90 of their forecast, also by length of the promised wait, with the distance from p50 to
+  p90. Crude forecasts are counted apart. Pinball losses stand beside those of a moving average of
+  recent waits and of the crude rule. Forecasts of the running service are read from its log. How
+  forecasts are made was chosen on the other half of `benchmarks/worlds.yaml`, `chosen`.
+
+Prints whether the bounds of `explanations_budget.json` hold; a bound on what was not measured does
+not. A world that needs the shared data is left out without it, and named. `--forecasts` makes only
 forecasts and ends, in replicates of the simulated worlds (their seeds are given), and judges no
-answer;
-`--deep` times answers in a line of 10,000 (`deep.py`).
+answer. `--deep` times answers in a line of 10,000 jobs (`deep.py`).
 """
 
 from __future__ import annotations

@@ -3,13 +3,15 @@ stated, and run at the speed stated?
 
     python -m benchmarks.explanations.advice --seeds 91 92 93 --only small --json
 
-Each offer is made in the very world that it is of, in a forked process, and that world is played on
-with what nobody can know: later submissions and true durations. "At once" is within `SOON_S`; else
-the stated time is the p90 of the offer. A speed is right within `SPEED`, of those that are not said
-to be of jobs as usual. Ends are not judged. An offer whose trial fails is counted as such, and the
-figure does not hold with any. The worlds "small" and "queued" are of 600 jobs, another trace for
-each seed, and need no shared data. In "queued" more is asked for than its GPUs can do, and jobs
-share none, so that offers of a later start are made; under Pellucid nearly all are of one at once.
+Each offer is carried out in a forked copy of the world for which it was made. The copy is played on
+with what no forecast can know: later submissions and true durations. A job that is said to start at
+once has to start within `SOON_S` seconds, any other by the p90 of the offer. A speed is right
+within `SPEED`; speeds that are said to be guesses from usual jobs are not judged, nor are ends. A
+trial that fails is counted, and with any such the figure does not hold.
+
+The worlds "small" and "queued" have 600 jobs, another trace for each seed, and need no shared data.
+In "queued", jobs ask for more than the GPUs can do, and share none, so that later starts are
+offered; under Pellucid nearly all offers are of a start at once.
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ class Scored:
     Attributes:
         kind: "at once" or "later".
         start, speed: whether either was as stated; None: nothing was stated.
-        beside: it was to share the GPUs of another job; alone its speed is no guess.
+        beside: whether the job was to share the GPUs of another.
     """
 
     kind: str
@@ -175,7 +177,8 @@ def shares(found: Sequence[Scored], failed: int = 0) -> Mapping[str, Any]:
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
-    """Return the shares, of each world and of all."""
+    """Carry out offers in each world that was asked for. Return the shares (`shares`) for each
+    world and for all, and whether the aims hold."""
     found: dict[str, list[Scored]] = {}
     failed: dict[str, list[str]] = {}
     for seed in asked.seeds:

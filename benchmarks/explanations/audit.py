@@ -39,11 +39,12 @@ class Found:
 
     Attributes:
         waits: verdicts on the explained waits, each with the job and the time.
-        shown: number of suggestions made.
-        true: number of suggestions that came true.
+        shown: number of suggestions of a start at once.
+        true: number of those that came true.
         other: number of waits with a suggestion that is not to ask for fewer GPUs.
         asked: number of waits for which suggestions were asked for.
-        untrue: suggestions that did not come true, in words.
+        untrue: those that did not come true, in words; of a running service, what was wrong in its
+            answers.
         earlier: for each suggestion of an earlier start, the seconds until the start with the
             change and without it, played in this same world; inf: never.
         texts: the answers as text.

@@ -185,8 +185,8 @@ def _of_world(name: str, of: Sequence[Found]) -> dict[str, Any]:
 
 
 def verdict(found: dict[str, Any], calibration: Calibration) -> dict[str, Any]:
-    """Return, by name, each bound on a figure and whether it holds. A bound on a figure that was
-    not measured does not hold.
+    """Return the bounds of the budget, which figures exceed them, which bounded figures are
+    `missing`, and whether all bounds hold. A bound on a figure that was not measured does not hold.
     """
     flat = {name: value for name, value in found.items() if isinstance(value, int | float)}
     flat["counterfactuals_true"] = found["counterfactuals"]["true"]

@@ -36,10 +36,9 @@ class Moment:
     """The state of a service as its log describes it up to one event.
 
     Attributes:
-        asked: maps a job id to its request as submitted.
-        order: job ids in the order of submission.
-        runs: jobs on GPUs.
-        waiting: jobs that wait for GPUs, in a queue or not yet placed in one.
+        asked: maps a job id to its request as last changed, in the order of submission.
+        genesis: body of the log's first event: cluster, policy and settings.
+        runs: maps a job id to the job's run, for jobs on GPUs.
         left: maps a job id to when, and how, the job ended for good.
         by_job: maps a job id to the decisions about the job, in order.
         closed: nodes that take no new jobs.
@@ -109,9 +108,9 @@ class Moment:
         return next((r["body"][name] for r in rows if r["body"].get(name) is not None), None)
 
     def predicted(self, job_id: str) -> tuple[float, float] | None:
-        """Return the lower and upper end, in seconds, of a job's predicted duration: as recorded
-        last, or as the job itself has stated since. Return None without either.
-        """
+        """Return the lower and upper end, in seconds, of a job's predicted duration: the number
+        recorded last, twice, or the ends that the job itself has stated since. Return None without
+        either."""
         rows = [r for r in self.by_job.get(job_id, ()) if r["body"].get("estimate_s") is not None]
         at, low_s, high_s = self.stated.get(job_id, (-1.0, 0.0, 0.0))
         if at > (rows[-1]["at"] if rows else -1.0):
@@ -119,9 +118,8 @@ class Moment:
         return (rows[-1]["body"]["estimate_s"],) * 2 if rows else None
 
     def evidence(self, job_id: str) -> dict[str, float]:
-        """Return the predicted duration of a job as recorded last: percentiles by name, in
-        seconds.
-        """
+        """Return the evidence recorded last with the predicted duration of a job, by name, such as
+        its percentiles in seconds; {} if there is none."""
         for row in reversed(self.by_job.get(job_id, ())):
             found = dict(row["body"].get("evidence", ()))
             if "p90_s" in found:

@@ -1,11 +1,14 @@
 """A real service: decider, analyst and API as processes of their own, asked over HTTP.
 
-The demo's service with fake GPUs and real, short processes. Its people submit by the API; waits are
-asked about by the API, the command line and the pages, and judged by the log as it was when the
-question was asked (`sentences`). Time goes on meanwhile: right is what was so at some event between
-question and answer. After each that is judged so, `BURST` more are asked, `AT_ONCE` together and
-while as many processes compute as there are cores: runs that are named were alive when it was
-asked, or the answer is older and says of when it is; no job that waits is called over.
+The demo's service with fake GPUs and real, short processes. Its people submit by the API. It is
+asked about waiting jobs by the API, the command line and the pages; the answers are judged by the
+log (`sentences`). Time goes on meanwhile: a statement is right if it was true at some event between
+question and answer.
+
+After each such question, `BURST` more are asked, `AT_ONCE` at a time, while other processes keep
+all cores busy. Of these answers only two things are checked: no run that they name had ended before
+the question, unless the answer is older than `STATED_S` and so says how old it is; and no waiting
+job is said to have ended.
 """
 
 from __future__ import annotations

@@ -37,7 +37,8 @@ class Refitted(OnlineEstimator):
 
 
 def leading(bundle: Bundle, row: Sequence[Value]) -> list[str]:
-    """Return the names of the largest reasons of the prediction for `row`, the largest first."""
+    """Return the names of the `FIRST` largest reasons of the prediction for `row`, the largest
+    first."""
     told = bundle.duration.explain(row).terms
     named = zip(bundle.duration.term_names, told, strict=True)
     return [thought.text for thought in thoughts(list(named))][:FIRST]

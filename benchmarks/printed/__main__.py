@@ -1,12 +1,13 @@
-"""How well the reader of output says how long a job will run.
+"""Measures how well the reader of output predicts how long a job will run.
 
     python -m benchmarks.printed --json [--half chosen|reported] [--draws 2] [--only NAME]
 
-Each log is drawn from a shape (`shapes.py`, `more.py`, `field.py`, `public.py`, `pasted.py`), played at its own speed,
-and looked at as a service does, with what its command asks for and without. What stands at 10, 30, 60
-and 90 % of the run is judged: a forecast is good if it is within a quarter of the truth or its interval
-of nine in ten holds it. The reader is worked on with the half `chosen`; `reported`, which is judged,
-draws other numbers and adds shapes of its own (`kept.py`). Prints whether `printed_budget.json` holds.
+Each log is drawn from a shape (`shapes.py`, `more.py`, `field.py`, `public.py`, `pasted.py`),
+played at its own speed, and read as a service does, with what its command asks for and without. The
+forecasts that stand at 10, 30, 60 and 90 % of the run are judged: one is good if it is within a
+quarter of the truth, or if the truth lies in its interval (nine in ten). The reader is worked on
+with the half `chosen`; `reported`, which is judged, draws other numbers and adds shapes of its own
+(`kept.py`). Prints whether `printed_budget.json` holds.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Played(NamedTuple):
     """What the reader said about a log over time.
 
     Attributes:
-        reports: (seconds since it began, what was said then).
+        reports: each forecast, with the seconds since the run began.
         read_s: CPU seconds of the follower.
     """
 
@@ -52,15 +53,14 @@ class Played(NamedTuple):
     read_s: float
 
     def at(self, share: float) -> Progress | None:
-        """Return what was said last at a share of the run, or None."""
+        """Return the latest forecast reported by this share of the run; None if there was none."""
         said = [one for at, one in self.reports if at <= share * self.took_s]
         return said[-1] if said else None
 
 
 def play(parts: Sequence[tuple[float, str]], took_s: float, amount: Amount | None) -> Played:
-    """Write a log bit by bit, and read it as often as a service does. Return the progress that was
-    reported, with times.
-    """
+    """Write a log bit by bit, and read it as often as a service does. Return what the follower
+    reported, with times."""
     reports, at, i, read_s = list[tuple[float, Progress]](), 0.0, 0, 0.0
     with TemporaryDirectory() as folder:
         output = Path(folder, "output")
@@ -81,17 +81,20 @@ def play(parts: Sequence[tuple[float, str]], took_s: float, amount: Amount | Non
 
 
 def good(found: Progress, took_s: float) -> bool:
-    """Return whether a forecast is near the truth, or its interval holds it."""
+    """Return whether a forecast is within the factor `NEAR` of the truth, or its interval holds the
+    truth."""
     return abs(log(found.total_s / took_s)) <= log(NEAR) or found.low_s <= took_s <= found.high_s
 
 
 def wrong(found: Progress, took_s: float) -> bool:
-    """Return whether a forecast is far from the truth, and yet sure of itself."""
+    """Return whether a forecast is off by more than the factor `FAR`, though its stated error is
+    below `NARROW`."""
     return abs(log(found.total_s / took_s)) > log(FAR) and found.error < NARROW
 
 
 def drawn(half: str, draws: int, only: str) -> Iterator[tuple[Case, str, Any]]:
-    """Yield each log: its case, its command, and its run."""
+    """Yield `draws` logs of each case of a half whose name contains `only`: the case, its command,
+    and its run."""
     seed, cases = HALVES[half]
     for case in cases:
         if only not in case.name:
@@ -123,7 +126,7 @@ def judged(played: Sequence[tuple[Case, Played]]) -> dict[str, float]:
 
 
 def _well(one: Played) -> bool:
-    """Return whether all that was said is good, and something was from 30 % of the run on."""
+    """Return whether all judged forecasts are good, and there is one at 30, 60 and 90 % of the run."""
     said = [one.at(share) for share in MOMENTS]
     return all(found is not None for found in said[1:]) and all(
         good(found, one.took_s) for found in said if found is not None

@@ -16,10 +16,14 @@ class Case:
     """A row of the corpus.
 
     Attributes:
-        command: with `{epochs}`, `{last}`, `{steps}`, `{total}` as they were drawn.
-        stops: shares of its maximum between which it stops early; None: it goes to the end.
+        command: may hold `{epochs}`, `{last}` (number of the last epoch, from 0), `{steps}` (of an
+            epoch) and `{total}` (steps).
+        shape: function that lets a run print.
+        epochs, seconds: least and greatest number of epochs, and length of the run.
+        stops: least and greatest share of its epochs after which it stops early; None: it goes to
+            the end.
         resumes: it goes on from a checkpoint.
-        crashes: it fails on its way, and goes on from a checkpoint.
+        crashes: it fails once, and goes on from a checkpoint.
     """
 
     name: str
@@ -32,7 +36,7 @@ class Case:
     crashes: bool = False
 
     def run(self, source: random.Random) -> tuple[Run, str]:
-        """Return a run that is over, and its command."""
+        """Draw a run and let it print everything. Return it, and its command."""
         sizes = Sizes.drawn(source, self.epochs, self.seconds)
         if self.stops is not None:
             sizes = replace(sizes, stops=max(2, round(source.uniform(*self.stops) * sizes.epochs)))

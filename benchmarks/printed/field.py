@@ -1,7 +1,5 @@
-"""Trainings of the field that were written down after the reader: how it does with strangers.
-
-The reader met them first when they were played; what it did not read then, it was taught by kind.
-"""
+"""Further trainings, written after the reader to test it on logs that it did not know. Then the
+reader was taught the kinds of logs that it had not read."""
 
 from __future__ import annotations
 
@@ -11,7 +9,8 @@ from benchmarks.printed.shapes import hugging_face, one_bar, tqdm_epochs
 
 
 def unknown_length(t: Run) -> None:
-    """Print Lightning's bars of a stream, whose length it learns in the first epoch."""
+    """Print Lightning's bars for a stream of data, whose length Lightning learns in the first
+    epoch."""
     t.begin()
     for e in t.epochs():
         begun_s = t.now
@@ -29,7 +28,7 @@ def unknown_length(t: Run) -> None:
 
 
 def keras_unknown(t: Run) -> None:
-    """Print what Keras does of a dataset whose length it learns in the first epoch."""
+    """Print a training of Keras on a dataset whose length Keras learns in the first epoch."""
     t.begin()
     for e in t.epochs():
         t.line("Epoch {n}/{epochs}", n=e + 1)
@@ -48,7 +47,8 @@ def keras_unknown(t: Run) -> None:
 
 
 def rich_bars(t: Run) -> None:
-    """Print lines of Lightning's rich bar, drawn again and again, of a terminal that is none."""
+    """Print Lightning's rich bar, each new state on a line of its own, as where the output is no
+    terminal."""
     t.begin()
     for e in t.epochs():
         begun_s, shown_s = t.now, 0.0
@@ -71,12 +71,12 @@ def rich_bars(t: Run) -> None:
 
 
 def clock(seconds: float) -> str:
-    """Return a time as rich prints it."""
+    """Return a length of time as rich prints it, h:mm:ss."""
     return f"{int(seconds) // 3600}:{int(seconds) // 60 % 60:02d}:{int(seconds) % 60:02d}"
 
 
 def fastprogress(t: Run) -> None:
-    """Print the bars of fastai, in a console."""
+    """Print fastai's bars as in a console, with a line of figures after each epoch."""
     t.begin()
     t.line("epoch     train_loss  valid_loss  accuracy  time")
     for e in t.epochs():
@@ -98,7 +98,8 @@ def fastprogress(t: Run) -> None:
 
 
 def unsloth(t: Run) -> None:
-    """Print the banner of Unsloth, then what transformers prints, a line a step."""
+    """Print the banner of Unsloth, then the output of transformers, with a line of figures after
+    every 2 % of the steps."""
     t.line(
         "==((====))==  Unsloth - 2x faster free finetuning | Num GPUs used = 1\n"
         "   \\\\   /|    Num examples = 9,143 | Num Epochs = {epochs} | Total steps = {total}\n"
@@ -108,7 +109,7 @@ def unsloth(t: Run) -> None:
 
 
 def kaggle(t: Run) -> None:
-    """Print folds and elapsed times, as notebooks of competitions do."""
+    """Print one fold as notebooks of competitions do, with the time elapsed and left."""
     t.line("========== fold: 0 training ==========") if not t.parts else None
     t.begin()
     for e in t.epochs():
@@ -137,7 +138,7 @@ def kaggle(t: Run) -> None:
 
 
 def spoken(seconds: float) -> str:
-    """Return a time in minutes and seconds."""
+    """Return a length of time in minutes and seconds, such as "3m 20s"."""
     return f"{int(seconds) // 60}m {int(seconds) % 60}s"
 
 
@@ -160,7 +161,8 @@ def sb3_bar(t: Run) -> None:
 
 
 def parlai(t: Run) -> None:
-    """Print the reports of ParlAI, with shares of epochs and the time left."""
+    """Print reports as ParlAI does, with the number of epochs done as a decimal fraction and the
+    time left."""
     t.begin()
     t.line("12:00:00 | training...")
     for e in t.epochs():
@@ -198,7 +200,7 @@ def deepmd(t: Run) -> None:
 
 
 def sweep_of_bars(t: Run) -> None:
-    """Print the bars of Lightning in each job of a sweep of Hydra."""
+    """Print the bars of Lightning in each of the four jobs of a Hydra sweep."""
     t.line("[2026-03-01 12:00:00,123][HYDRA] Launching 4 jobs locally")
     again(
         tqdm_epochs("Epoch {e}", "Validation DataLoader 0", "v_num={loss:.1f}"),
@@ -209,7 +211,7 @@ def sweep_of_bars(t: Run) -> None:
 
 
 def optuna_lightning(t: Run) -> None:
-    """Print trials of Optuna that train with a bar each."""
+    """Print six trials of Optuna, each of which trains with Lightning's bars."""
     t.line("[I 2026-03-01 12:00:00,123] A new study created in memory with name: no-name")
     again(
         tqdm_epochs("Epoch {e}", "Validation DataLoader 0", "v_num={loss:.1f}"),
@@ -220,7 +222,8 @@ def optuna_lightning(t: Run) -> None:
 
 
 def bracketed_folds(t: Run) -> None:
-    """Print the fold before each epoch, of three."""
+    """Print a training with three folds: a line for each epoch, which begins with the fold in
+    brackets."""
     for i in (1, 2, 3):
         by_epoch(end=f"[fold {i}] epoch {{n}}/{{epochs}} loss={{loss:.4f}} val={{loss:.4f}}")(t)
 
@@ -241,7 +244,7 @@ TOKENS = {
 
 
 def bar_of_epochs(t: Run) -> None:
-    """Print one bar without a label, of the epochs."""
+    """Print one bar over all epochs, without a label."""
     t.begin()
     begun_s = t.now
     for e in t.epochs():

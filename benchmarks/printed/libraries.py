@@ -1,13 +1,15 @@
-"""How long real trainings by real libraries will take, as the reader says it, and as it turned out.
+"""Measures how well the reader of output predicts how long real trainings by real libraries take.
 
-    python -m benchmarks.printed.libraries --json [--only keras lightning] [--seconds 60] [--clock cpu]
+    python -m benchmarks.printed.libraries --json [--only keras lightning] [--seconds 60] [--clock
+    cpu]
 
-Trains with each library of `trainings.py` that is installed, and plays what it printed, with the times
-at which it did, through the product's follower. Judged: what is said once a third of the run is over
-(a profiling pass sees less of a longer job), and what is said of a second run with another amount at
-its submission, from the first one. Those that are not installed are named. `--clock cpu` times what is
-printed by the processor time of the training, which neighbours on the machine hardly change; `--keep`
-keeps what was printed in a folder, and plays from there what is there already.
+Trains with each library of `trainings.py` that is installed, and plays what it printed, at the
+times when it did, through the product's follower. Two predictions are judged: the one when a third
+of the run is over (a profiling pass sees less of a longer job), and the one that is made from the
+first run for a second run with another amount, at its submission. Libraries that are not installed
+are named. `--clock cpu` takes all times in processor seconds of the training, which other programs
+on the machine hardly change. `--keep` names a folder that keeps what was printed; what is there
+already is not trained again.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ NAMED = {"torch_plain": "torch", "torch_tqdm": "torch", "sklearn": "sklearn", "b
 def trained(
     name: str, amount: int, rows: int, clock: str
 ) -> tuple[list[str], list[tuple[float, str]], float]:
-    """Train. Return the command, what was printed with its seconds, and how long it took."""
+    """Train with a library in a process of its own. Return the command, the pieces of its output,
+    each with the seconds when it came, and the seconds that the training took. Raise SystemExit
+    where it fails."""
     option, _ = AMOUNTS.get(name, EPOCHS)
     options = [name, option, str(amount), "--rows", str(rows)]
     parts, begun = list[tuple[float, str]](), time.monotonic()
@@ -74,8 +78,9 @@ def _processor_s(pid: int) -> float:
 
 
 def _an_epoch_s(name: str, rows: int) -> float:
-    """Return the CPU seconds of an epoch, or of as many rounds or steps, by two short runs: the
-    second of so many epochs that it takes plainly longer than the first."""
+    """Return the CPU seconds of one epoch (or of the rounds or steps that count as one), by the
+    difference of two short runs. The second is made longer until it takes plainly longer than the
+    first, or has at least `MOST_TRIAL_EPOCHS` epochs."""
     epochs, first_s = TRIAL_EPOCHS, _trial_s(name, TRIAL_EPOCHS, rows)
     while True:
         epochs *= 3
@@ -93,7 +98,8 @@ def _trial_s(name: str, epochs: int, rows: int) -> float:
 
 
 def run_twice(wanted: argparse.Namespace, name: str) -> Any:
-    """Return the amount and both runs by a library: one of about so many seconds, and a second."""
+    """Return the amount of the first run by a library, and both runs. The first takes about
+    `wanted.seconds`; the second trains `SECOND` times the amount."""
     kept = Path(wanted.keep, f"{name}.json") if wanted.keep else None
     if kept is not None and kept.exists():
         return json.loads(kept.read_text("utf-8"))
@@ -108,7 +114,8 @@ def run_twice(wanted: argparse.Namespace, name: str) -> Any:
 
 
 def row(wanted: argparse.Namespace, name: str) -> dict[str, Any]:
-    """Return what was said of two runs by a library, and how long they took."""
+    """Return how the reader's predictions of two runs by a library compare with the true times,
+    which are given too. A prediction is given as a share of the true time."""
     amount, (command, parts, took_s), (again, _, again_s) = run_twice(wanted, name)
     played = play(parts, took_s, of_command(command))
     bare = play(parts, took_s, None)

@@ -24,13 +24,14 @@ class Sizes:
     """The sizes of a log, drawn at random.
 
     Attributes:
-        every: steps between two lines.
-        start_s: before the first step; end_s: after the last.
+        every: number of steps between two lines.
+        start_s: seconds before the first step; end_s: after the last.
         drift: how much slower the end is than the beginning, relative.
         noise: standard deviation of an epoch's pace, relative.
-        first: epochs that an earlier run has done.
-        stops: epochs after which it stops by itself; `epochs`: at the end.
-        crashes: after so many epochs it fails and goes on from the one before; 0: never.
+        first: number of epochs that an earlier run has done.
+        stops: number of epochs after which it stops early; 0: it trains all `epochs`.
+        crashes: number of epochs after which it fails, to go on one epoch earlier; 0: it never
+            fails.
     """
 
     epochs: int
@@ -50,9 +51,8 @@ class Sizes:
     def drawn(
         cls, source: random.Random, epochs: tuple[int, int], seconds: tuple[float, float]
     ) -> Sizes:
-        """Return random sizes of a run of so many epochs and about so long, between these
-        bounds.
-        """
+        """Return random sizes of a run. `epochs` and `seconds` are the least and the greatest
+        number of epochs and length of the run in seconds."""
         count = round(_between(source, *epochs))
         took_s = _between(source, *seconds)
         steps = max(8, round(_between(source, 30, 3000) / max(1.0, count / 20)))
@@ -71,7 +71,7 @@ class Sizes:
 
 
 def _between(source: random.Random, low: float, high: float) -> float:
-    """Return a number between two, any factor as likely as another."""
+    """Return a random number between two; its logarithm is evenly distributed."""
     return exp(source.uniform(log(low), log(high)))
 
 
@@ -80,7 +80,7 @@ class Run:
     """A made-up run that prints. Waiting moves its clock on.
 
     Attributes:
-        parts: (seconds since it began, what was printed).
+        now: seconds since it began. parts: what it printed, each with the seconds when.
     """
 
     sizes: Sizes
@@ -99,7 +99,7 @@ class Run:
         return self.sizes.epochs * self.sizes.steps
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, a little more or less than given."""
+        """Let about `seconds` pass, up to a tenth more or less."""
         self.now += seconds * self.source.uniform(0.9, 1.1)
 
     def put(self, text: str) -> None:
@@ -112,18 +112,18 @@ class Run:
             self.put(template.format(**self._known(), **fields) + "\n")
 
     def begin(self) -> None:
-        """Pass the time of imports and of loading data."""
+        """Let the time of imports and of loading data pass. The times and steps that lines print
+        are counted from then on."""
         self.wait(self.sizes.start_s)
         self._began, self._done = self.now, 0
 
     def end(self) -> None:
-        """Pass the time of the last checkpoint."""
+        """Let the time of the last checkpoint pass."""
         self.wait(self.sizes.end_s)
 
     def epochs(self) -> Iterator[int]:
-        """Yield the numbers of the run's epochs, from 0. After a crash the run continues one epoch
-        earlier.
-        """
+        """Yield the numbers of the epochs that the run trains, from `sizes.first`. After a crash
+        the run continues one epoch earlier."""
         sizes, crashes, at = self.sizes, self.sizes.crashes, self.sizes.first
         while at < (sizes.stops or sizes.epochs):
             if crashes and at == crashes:
@@ -136,21 +136,22 @@ class Run:
             at += 1
 
     def steps(self, count: int) -> None:
-        """Let so many steps pass."""
+        """Let the time of `count` steps pass. The first call after `begin` takes longer."""
         slow = 1.0 + (self.source.uniform(2.0, 15.0) / count if self._done == 0 else 0.0)
         self.wait(count * self.sizes.step_s * self._pace * slow)
         self._done += count
         self._loss = 0.2 + 5.0 / (1 + self._done / self.total * 10)
 
     def validate(self, parts: int = 1) -> None:
-        """Pass the time of one part of the evaluation after an epoch."""
+        """Let the time of one of `parts` equal parts of an epoch's evaluation pass."""
         self.wait(self.sizes.validate_s * self._pace / parts)
 
     def bar(self, label: str, n: int, of: int, since_s: float, **options: str) -> None:
-        """Print a bar of tqdm, unless the last was printed just now.
+        """Print a bar of tqdm. Do nothing if one was printed within the last `BAR_S` seconds and
+        this one is not full.
 
         Args:
-            since_s: when it began.
+            since_s: when the bar began, by the run's clock.
             options: `unit`, `after` (figures), `end`: what ends it.
         """
         if self.now < self._bar_s + BAR_S and n < of:
@@ -190,7 +191,7 @@ class Run:
 
 
 def short(seconds: float) -> str:
-    """Return a time as tqdm prints it."""
+    """Return a length of time as tqdm prints it."""
     minutes, rest = divmod(int(seconds), 60)
     return (
         f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
@@ -200,7 +201,7 @@ def short(seconds: float) -> str:
 
 
 def long(seconds: float) -> str:
-    """Return a time as `datetime.timedelta` prints it."""
+    """Return a length of time as `datetime.timedelta` prints it."""
     days, rest = divmod(int(seconds), 86_400)
     clock = f"{rest // 3600}:{rest // 60 % 60:02d}:{rest % 60:02d}"
     return f"{days} day{'s' if days > 1 else ''}, {clock}" if days else clock
@@ -238,7 +239,8 @@ def by_epoch(
 
 
 def by_step(step: str, *, head: str = "", test: str = "") -> Shape:
-    """Return steps that go on, with an evaluation now and then. Fields as of `by_epoch`."""
+    """Return a shape of steps that are counted through the whole run, with an evaluation after each
+    epoch. Fields are those of `by_epoch`."""
 
     def run(t: Run) -> None:
         t.begin()
@@ -276,7 +278,8 @@ def strides(t: Run) -> Iterator[int]:
 
 
 def ranks(shape: Shape, prefix: str, count: int = 4) -> Shape:
-    """Return a shape with the lines repeated by each rank, some a little behind."""
+    """Return a shape in which each of `count` ranks prints every line, after a prefix with its
+    number, and some a little later."""
 
     def run(t: Run) -> None:
         shape(t)
@@ -292,7 +295,8 @@ def ranks(shape: Shape, prefix: str, count: int = 4) -> Shape:
 
 
 def again(shape: Shape, title: str, times: int, *, begin: int = 0, summary: str = "") -> Shape:
-    """Return a shape of several runs, each under a title with its number."""
+    """Return a shape that repeats a run `times` times, with a title before and a summary after
+    each. Both may hold the run's number, `i`, which starts at `begin`."""
 
     def run(t: Run) -> None:
         for i in range(begin, begin + times):
@@ -304,7 +308,8 @@ def again(shape: Shape, title: str, times: int, *, begin: int = 0, summary: str 
 
 
 def preceded(shape: Shape, bars: dict[str, str], share: float = 0.1) -> Shape:
-    """Return a shape preceded by bars of data preparation, each of a share of its time."""
+    """Return a shape that first prints bars of data preparation. Each takes the share `share` of
+    the time of all steps. `bars` maps a bar's label to its unit."""
 
     def run(t: Run) -> None:
         t.wait(t.sizes.start_s)
@@ -321,7 +326,7 @@ def preceded(shape: Shape, bars: dict[str, str], share: float = 0.1) -> Shape:
 
 
 def resumed(t: Run) -> Run:
-    """Return a run that goes on from what an earlier one has done."""
+    """Change a run, in place, into one that continues what an earlier run has done. Return it."""
     first = max(1, round(t.source.uniform(0.2, 0.6) * t.sizes.epochs))
     t.sizes = replace(t.sizes, first=min(first, t.sizes.epochs - 1))
     return t

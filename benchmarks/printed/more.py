@@ -1,6 +1,4 @@
-"""Further trainings used in developing the reader. It met them first when they had been set aside
-to judge it.
-"""
+"""Further trainings used in developing the reader. At first they had been set aside to judge it."""
 
 from __future__ import annotations
 

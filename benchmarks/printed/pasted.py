@@ -1,7 +1,7 @@
-"""Further trainings in the shapes of logs that people pasted into public trackers, in the order in which
-a search gave them. The reader was judged by them first: 28 of 62 logs were read well, none was wrong by
-more than 2 and sure; what it did not read then, it was taught by kind.
-"""
+"""Further trainings in the shapes of logs that people pasted into public trackers, in the order in
+which a search gave them. The reader was judged by them first: it read 28 of 62 logs well, and was
+never sure of a total that was wrong by more than a factor of 2. Then it was taught the kinds of
+logs that it had not read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.printed.shapes import one_bar
 
 
 def fractions(t: Run) -> None:
-    """Print bars of old fairseq, an epoch each."""
+    """Print bars as old releases of fairseq do, one for each epoch."""
     t.begin()
     for e in t.epochs():
         begun_s = t.now
@@ -34,7 +34,7 @@ def fractions(t: Run) -> None:
 
 
 def labelled_by_loss(t: Run) -> None:
-    """Print bars whose label is the loss, and an average an epoch."""
+    """Print a bar for each epoch whose label is the loss, then the epoch's averages."""
     t.begin()
     for e in t.epochs():
         begun_s = t.now
@@ -47,7 +47,7 @@ def labelled_by_loss(t: Run) -> None:
 
 
 def now_and_then(t: Run) -> None:
-    """Print a line every tenth epoch, with the time that has passed."""
+    """Print a line after every tenth epoch, and after the fifth, with the time since the start."""
     t.begin()
     for e in t.epochs():
         t.steps(t.sizes.steps)
@@ -61,7 +61,7 @@ def now_and_then(t: Run) -> None:
 
 
 def some_tests(t: Run) -> None:
-    """Print a line an epoch, and a test every fifth."""
+    """Print a line after each epoch, and a test in every fifth."""
     t.begin()
     for e in t.epochs():
         since_s = t.now
@@ -101,7 +101,7 @@ def trains_and_validates(t: Run) -> None:
 
 
 def with_tests_of_its_own(t: Run) -> None:
-    """Print steps, and an evaluation with the same words."""
+    """Print lines of steps, and an evaluation whose lines look the same."""
     t.begin()
     for e in t.epochs():
         done = 0

@@ -9,7 +9,7 @@ from benchmarks.printed.log import Run, by_epoch, by_step, long, strides
 
 
 def progress_bar(t: Run) -> None:
-    """Print bars of the package `progress`, drawn again on the same line."""
+    """Print bars of the package `progress`, each redrawn on its line."""
     t.begin()
     for e in t.epochs():
         t.line("\nEpoch: [{n} | {epochs}] LR: 0.100000", n=e + 1)
@@ -29,7 +29,7 @@ def progress_bar(t: Run) -> None:
 
 
 def one_line_again(t: Run) -> None:
-    """Print a line in braces again and again, with thousands of steps, as vocoders do."""
+    """Print a line in braces that is redrawn, with the steps in thousands, as vocoders do."""
     t.begin()
     for e in t.epochs():
         shown_s = 0.0
@@ -48,7 +48,7 @@ def one_line_again(t: Run) -> None:
 
 
 def with_minutes(t: Run) -> None:
-    """Print how long it took and, in brackets, how long it will take, as a tutorial does."""
+    """Print the time elapsed and, in brackets, the time left, as a tutorial does."""
     t.begin()
     for e in t.epochs():
         done = 0

@@ -47,7 +47,8 @@ def tqdm_epochs(
 def one_bar(
     label: str = "", after: str = "loss={loss:.3f}", head: str = "", test: str = ""
 ) -> Shape:
-    """Return a shape with one bar over the whole run, and the bars of its tests between."""
+    """Return a shape with one bar over the whole run and, if `test` is given, a bar for the test
+    after each epoch."""
 
     def run(t: Run) -> None:
         t.begin()
@@ -88,7 +89,9 @@ def nested(outer: str, inner: str) -> Shape:
 
 
 def hugging_face(bars: bool = True, head: bool = True, every: float = 0.05) -> Shape:
-    """Return what the Trainer of transformers prints: dicts, a bar if wished, evaluation."""
+    """Return a shape like the output of the Trainer of transformers: figures as dicts and, with
+    `bars`, a bar. With `head`, the numbers of epochs and steps come first. `every`: share of all
+    steps between two dicts."""
 
     def run(t: Run) -> None:
         t.begin()
@@ -131,7 +134,7 @@ def hugging_face(bars: bool = True, head: bool = True, every: float = 0.05) -> S
 
 
 def keras(version: int = 3) -> Shape:
-    """Return what `fit` prints with a bar, of Keras 2 or 3."""
+    """Return a shape like the output of `fit` with its bar, of Keras 2 or 3."""
 
     def run(t: Run) -> None:
         t.begin()
@@ -195,7 +198,8 @@ def ultralytics(version: int = 8) -> Shape:
 
 
 def boosting(line: str, head: str = "", every: int = 0) -> Shape:
-    """Return a shape with a line for each round of boosting, or for every so many."""
+    """Return a shape with a line for each round of boosting; with `every`, for the first and each
+    `every`-th."""
 
     def run(t: Run) -> None:
         t.begin()
@@ -211,7 +215,7 @@ def boosting(line: str, head: str = "", every: int = 0) -> Shape:
 
 
 def spelled(seconds: float) -> str:
-    """Return a time as CatBoost prints it."""
+    """Return a length of time as CatBoost prints it."""
     if seconds < 60:
         return f"{seconds:.3g}s"
     minutes = int(seconds // 60)
@@ -223,7 +227,7 @@ def spelled(seconds: float) -> str:
 
 
 def rsl_rl(t: Run) -> None:
-    """Print blocks of a learning iteration each, as Isaac Lab does."""
+    """Print a block for each learning iteration, as Isaac Lab does."""
     t.begin()
     for e in t.epochs():
         t.steps(t.sizes.steps)

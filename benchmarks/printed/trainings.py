@@ -56,7 +56,7 @@ def _loader(rows: int) -> Any:
 
 
 def torch_plain(epochs: int, rows: int) -> None:
-    """Train by a loop by hand, with a line an epoch."""
+    """Train with a hand-written loop that prints a line for each epoch."""
     import torch
 
     net, loader = _net(), _loader(rows)
@@ -183,7 +183,7 @@ def keras(epochs: int, rows: int) -> None:
 
 
 def lightgbm(rounds: int, rows: int) -> None:
-    """Train LightGBM, evaluated each tenth round."""
+    """Train LightGBM. Its evaluation is printed after every tenth round."""
     import lightgbm as library
 
     x, y = _rows(rows * 4)
@@ -204,7 +204,7 @@ def lightgbm(rounds: int, rows: int) -> None:
 
 
 def xgboost(rounds: int, rows: int) -> None:
-    """Train XGBoost, evaluated at each round."""
+    """Train XGBoost. Its evaluation is printed after each round."""
     import xgboost as library
 
     x, y = _rows(rows * 4)

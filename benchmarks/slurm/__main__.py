@@ -12,7 +12,7 @@ advise|twin|dumps|sites|looks|claims`.
 - looks: the polls that `sites --keep` recorded, repeated with this code and without daemons; also
   with the length of every job known beforehand (a minute a site).
 - claims: `--count` sites, each run twice, the second time with another setting of Slurm: whether
-  the saving that a replay states holds what its jobs waited less (15 minutes a site).
+  the waiting time that was saved lies in the interval that a replay states (15 minutes a site).
 
 Needs root and the packages that `make slurm-test` installs. Ends with 1 when a budget is missed.
 """

@@ -4,9 +4,9 @@ behind.
     python -m benchmarks.slurm.alone --limit 600 --again '-n 0 --last-failed' pytest tests/slurm
 
 Whatever the command starts stays a descendant of this process, daemons too: an orphan is given to
-the nearest ancestor that calls itself a subreaper (prctl(2)). What outlives the command is named
-on standard error, killed, and makes the exit code 1; past the limit, or when this is told to end,
-all is killed.
+the nearest ancestor that calls itself a subreaper (prctl(2)). What outlives the command by two
+minutes is named on standard error, killed, and makes the exit code 1. Past the limit, or when this
+is told to end, all is killed.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ TIMED_OUT = 124  # as timeout(1) says it
 
 
 def run(command: Sequence[str], limit_s: float) -> int:
-    """Run the command. Return its exit code; 1 when it left a process behind, 124 when it ran
-    longer than `limit_s`.
-    """
+    """Run the command, and kill what it leaves behind. Return its exit code; 1 if that is 0, but a
+    process outlived it by `LINGER_S` seconds; 124 if it ran longer than `limit_s`."""
     process = subprocess.Popen(list(command))
     try:
         code = process.wait(limit_s)

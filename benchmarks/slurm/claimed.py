@@ -110,7 +110,7 @@ def told(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def missed(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return one line for each aim that is missed; what nothing was stated of is missed in none."""
+    """Return one line for each missed aim. An aim is not missed where nothing was counted."""
     found = _scored(rows)
     return [
         f"{what}: {found[key]:.2f}, not {least}"
@@ -120,9 +120,8 @@ def missed(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _scored(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | int]:
-    """Return how well the statements of sites held whose second run is known, and for what share
-    of all sites there is one.
-    """
+    """Return how well statements held, of sites whose second run is known, and for what share of
+    all sites a saving was stated."""
     known, every = [row for row in rows if row["saved_s"]], scored(rows)
     stated = sum(row["stated"] is not None for row in known)
     return {**scored(known), "compared": stated, "asked": len(rows), "answered": every["answered"]}
@@ -153,7 +152,8 @@ def _kept(
 
 def run(seed: int, name: str, tell: Callable[[str], None], over: Event) -> Kept:
     """Run the submissions of a seed's site on daemons, with the setting `name` (`OWN`: none), until
-    none of its jobs runs and the rest cannot start. Return what was recorded.
+    none of its jobs runs and the rest cannot start, or for `PATIENCE_S` seconds. Return what was
+    recorded.
 
     Raises InterruptedError as soon as `over` is set.
     """

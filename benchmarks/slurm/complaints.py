@@ -281,9 +281,8 @@ class Played:
 
     def run(self, complaints: Sequence[Complaint]) -> list[Asked]:
         """Submit the jobs of all complaints, and judge the answers at one reading of Slurm's state.
-        Then make the first change that each is offered at a reading of its own: what another was
-        offered has taken its room. Return the results.
-        """
+        Then, for each that is offered changes, read Slurm's state again and make the first one:
+        changes made for others may have taken its room. Return the results."""
         self.slurm.account(*ACCOUNTS)
         self.slurm.run("scontrol", "update", "partitionname=mi", "qos=day")
         for node, why in (("n8", "disk swap"), ("n10", "Low RealMemory")):

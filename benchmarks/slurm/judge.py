@@ -148,7 +148,7 @@ class Facts:
 
 
 def limit_s(job: Json) -> float:
-    """Return the time limit of a job in seconds."""
+    """Return the time limit of a job in seconds; 600 where `scontrol` shows no length of time."""
     match = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", job.get("TimeLimit", ""))
     if match is None:
         return 600.0
@@ -248,8 +248,7 @@ def promised(every: Iterable[Promise]) -> dict[str, dict[str, float]]:
     """Return how well first forecasts of a start held, in groups by how far ahead the median was.
     Each group holds the number of jobs and the share that started by p90. It also holds the share
     that started by p50, the share within ten minutes of p50, and the median distance from p50 to
-    p90 in minutes.
-    """
+    p90 in minutes. Forecasts without a p90 are only counted, as "crude"."""
     every = list(every)
     found: dict[str, dict[str, float]] = {}
     least = 0.0

@@ -650,9 +650,8 @@ class Suite:
 
     def _offers(self, asked: Sequence[Asked], follower: Follower) -> None:
         """Ask what would help each job, and make the first change that it is offered, one job after
-        the other. Slurm's state is read again before each question: what was changed before has
-        taken its room.
-        """
+        the other. Slurm's state is read again before each question, since changes made before may
+        have taken its room."""
         for one in asked:
             follower.look()
             began, used = time.monotonic(), time.process_time()

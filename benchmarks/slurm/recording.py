@@ -96,7 +96,8 @@ class Recording:
 
 def record(seed: int, jobs: int, every_s: float, tell: Callable[[str], None]) -> Recording:
     """Start a cluster, submit the workload of `seed`, and poll Slurm until the jobs are over.
-    Return the recording.
+    Return the recording. Raise TimeoutError where they are not over `PATIENCE_S` seconds after the
+    last submission.
 
     Args:
         every_s: mean seconds between two submissions.

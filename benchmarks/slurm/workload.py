@@ -45,12 +45,12 @@ KINDS: tuple[tuple[int, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A job that will be submitted.
+    """A submission that will be made: a job, or an array of jobs.
 
     Attributes:
         at: seconds after the first submission.
         options: options of sbatch.
-        runs_s: seconds that each task of the job runs.
+        runs_s: seconds that the job runs; of an array, one number for each task.
         after: index of the job for which this one waits; None: it waits for none.
     """
 
@@ -76,8 +76,8 @@ class Order:
 
 
 def orders(seed: int, jobs: int, every_s: float) -> list[Order]:
-    """Return `jobs` submissions, `every_s` seconds apart on average. Each task of an array counts
-    as one job."""
+    """Return submissions of `jobs` jobs in all, one job every `every_s` seconds on average. Each
+    task of an array is a job."""
     chance = random.Random(seed)
     weights, kinds = zip(*KINDS, strict=True)
     found: list[Order] = []

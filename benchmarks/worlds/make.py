@@ -102,7 +102,7 @@ def read_worlds(path: Path = WORLDS) -> dict[str, dict[str, World]]:
 
 
 def draw_of(name: str, replicate: int) -> int:
-    """Return the seed of a replicate. No two worlds share seeds."""
+    """Return the seed of a replicate, which depends on the world's name, too."""
     return crc32(name.encode()) % 100_000 + replicate
 
 
@@ -233,8 +233,8 @@ def _openb(folder: Path) -> Workload:
 
 
 def _chosen(workload: Workload, world: World) -> Workload:
-    """Return the part of the workload that the world keeps: jobs in certain virtual clusters, and
-    of certain numbers of GPUs."""
+    """Return the part of the workload that the world keeps: jobs in certain virtual clusters, with
+    certain numbers of GPUs and certain durations."""
     spec = workload.cluster
     if world.vcs:
         spec = replace(spec, vcs={vc: world.nodes or spec.vcs[vc] for vc in world.vcs})
@@ -249,9 +249,8 @@ def _chosen(workload: Workload, world: World) -> Workload:
 
 
 def _told(workload: Workload, world: World, seed: int) -> Workload:
-    """Return the workload with what jobs state about themselves: users, names, and time limits of 1
-    to 5 times their durations.
-    """
+    """Return the workload with what jobs state in this world: users, names, and time limits of 1 to
+    5 times their durations, in whole hours."""
     rng = np.random.default_rng(seed)
     jobs = []
     for job in workload.jobs:

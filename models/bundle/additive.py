@@ -35,7 +35,8 @@ ORIGINS = ("fit", "monotone", "edited")
 class Axis:
     """How the values of one feature fall into bins.
 
-    Bin 0 holds missing values. Continuous: bin k >= 1 holds cuts[k-2] <= x < cuts[k-1].
+    Bin 0 holds missing values. Continuous: bin k >= 1 holds cuts[k-2] <= x < cuts[k-1]; the first
+    of these has no lower bound, the last no upper one.
     Nominal: bin k >= 1 holds categories[k-1]; the last bin holds every category not seen in
     training.
 
@@ -80,7 +81,8 @@ class Axis:
         return (MISSING, first, *inner, last)
 
     def finder(self) -> Callable[[Value], int]:
-        """Return a function from one value to its bin."""
+        """Return a function from one value to its bin. It raises TypeError for a value of the wrong
+        kind."""
         if self.spec.kind == "continuous":
             cuts = list(self.cuts)
 
@@ -157,7 +159,8 @@ class Term:
 
     def seen(self) -> range:
         """Return the bins of a term of one continuous feature in which training rows fell, with
-        one more on either side. Beyond them the curve rests on no data.
+        one more on either side. Beyond them the curve rests on no data. If no row fell in any,
+        return all but that of missing values.
         """
         held = np.flatnonzero(self.weights[1:] > 0) + 1
         last = len(self.weights) - 1

@@ -1,6 +1,6 @@
 """How many jobs and GPUs are about to be asked for, per bin of time.
 
-One additive model of ln(1 + count) for each series and lead; its score is the median. Around it
+One additive model of ln(1 + count) for each series and lead; its score is ln(1 + median). Around it
 stand the quantiles of what the same kind of forecast missed by on days it was not fitted on, apart
 for each level of the forecast. Training and the running system make their rows with the same
 function, `arrival_columns`.
@@ -34,8 +34,8 @@ WINDOWS = (3, 6, 18, 36, DAY_BINS, 7 * DAY_BINS)
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """The time span that is forecast from the end of a bin: the mean of `width` bins, starting
-    `ahead` bins later.
+    """The time span that is forecast when bin i has ended: the mean of `width` bins, the first of
+    which is bin i + `ahead`.
     """
 
     name: str
@@ -331,5 +331,5 @@ class ArrivalModel:
 
 
 def day_of(seconds: float) -> str:
-    """Return ISO date (UTC) of a time."""
+    """Return the ISO date (UTC) of a time given in seconds since the epoch."""
     return datetime.fromtimestamp(seconds, UTC).date().isoformat()

@@ -19,15 +19,16 @@ LONG = 300  # characters that are read of one sentence
 
 
 def write_doubts(folder: Path, digest: str, doubts: Sequence[str]) -> None:
-    """Write to `folder` the figures in which the bundle of that digest was judged worse; an
-    empty list means none.
+    """Write to `folder`, as sentences, in which figures the bundle of that digest was judged worse;
+    an empty list means none.
     """
     write_json(folder / DOUBTS_NAME, {"bundle": digest, "worse": list(doubts)})
 
 
 def read_doubts(folder: Path, digest: str, read: Read = read_given) -> list[str]:
-    """Return in which figures the bundle of that digest was judged worse. What is missing, damaged
-    or about another bundle is an empty list.
+    """Return, as sentences, in which figures the bundle of that digest was judged worse: `MOST`
+    sentences at most, each cut after `LONG` characters. Return [] if the file is missing, damaged
+    or about another bundle.
 
     Args:
         read: opens the file.

@@ -29,7 +29,7 @@ class TypeEstimate:
     Attributes:
         ratio: steps per second on the other type over steps per second on the own.
         terms: contributions to ln(ratio), in the order of `TERMS`; their sum is ln(ratio).
-        intervals: (low, high) of the ratio at each of `LEVELS`.
+        intervals: (low, high) of the ratio at each of `LEVELS`; () if they were not fitted.
         basis: `SEEN` or `UNSEEN`.
     """
 

@@ -142,10 +142,11 @@ class Bundle:
     def with_duration(
         self, duration: AdditiveModel, metadata: Mapping[str, Any] | None = None
     ) -> Bundle:
-        """Return the same models but for the durations.
+        """Return a bundle with `duration` in place of this one's duration model, and the same other
+        models.
 
         Args:
-            metadata: replaces what is there, by name.
+            metadata: entries to add to the metadata, or to replace those of the same name.
         """
         kept = {**self._models, "duration": duration}
         about = {**self.metadata, **(metadata or {})}

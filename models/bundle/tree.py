@@ -18,7 +18,7 @@ class Node:
     Attributes:
         feature: position of the feature compared, -1 in a leaf.
         threshold: values <= threshold go left.
-        left, right: positions of the children, both after this node.
+        left, right: positions of the children, both after this node; -1 in a leaf.
         missing_left: where a missing value goes.
         value: class shares, or one mean.
         rows: training rows that reached the node.

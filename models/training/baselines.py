@@ -30,8 +30,8 @@ def fit_lightgbm(
     alpha: float = 0.5,
     log: bool = True,
 ) -> Callable[[pd.DataFrame], Floats]:
-    """Fit LightGBM's gradient-boosted trees on the same rows and target as the GA2M. Return a
-    function from rows to predictions.
+    """Fit LightGBM's gradient-boosted trees on the rows `X` of ended jobs. Return a function from
+    rows to predictions.
 
     The objective "l1" (median) has the better MAE and rank correlation, "l2" (mean) finds long jobs
     better; "quantile" predicts the quantile of level `alpha`. With `log` true the target is ln(1 +

@@ -50,7 +50,7 @@ def effects(model: AdditiveModel) -> list[dict[str, Any]]:
     """Return the model's shape functions (what each value of a feature adds to the score),
     purified, as plain JSON. The most important one comes first.
 
-    Each has a name, its importance, its origin (fitted or edited), the labels of the bins of each
+    Each has a name, its importance, its origin (see `Term`), the labels of the bins of each
     feature, scores, factors (exp of the scores, for a logarithmic model), the spread of the scores,
     and the number of training rows per bin.
     Neighbouring bins of a pair with the same scores are joined into one.
@@ -263,7 +263,7 @@ def _terms(model: AdditiveModel, seen: Mapping[str, Sequence[float]]) -> str:
 
 
 def _edge(seen: Mapping[str, Sequence[float]], name: str, end: int) -> Any:
-    """Return the least (`end` 0) or greatest (`end` -1) value that a feature had in training; "" if
+    """Return the least (`end` 0) or greatest (`end` 1) value that a feature had in training; "" if
     `name` is not a continuous feature in `seen`."""
     return seen[name][end] if name in seen else ""
 

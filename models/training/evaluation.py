@@ -49,8 +49,9 @@ def evaluate_duration(
     lightgbm: bool = True,
     shown: Callable[[int, int], None] | None = None,
 ) -> DurationEvaluation:
-    """Refit the model at intervals on the jobs that had ended by then, predict the jobs submitted
-    until the next refit, and return the metrics of the model and of the baselines.
+    """Refit the model at intervals on the jobs known by then, ended and running ones. Predict the
+    jobs submitted until the next refit, and return the metrics of the model and of the baselines,
+    which are fitted on ended jobs alone.
 
     Args:
         rows: feature rows in time order, one per job.
@@ -157,8 +158,8 @@ def tail_auc(rows: Rows) -> Callable[[AdditiveModel], float]:
     """Return a function that computes, on `rows`, a model's mean AUC of "longer than 1 h" and
     "longer than 6 h".
 
-    Long jobs matter most for a schedule. The result is NaN if no job, or every job, is longer than
-    1 h. If none is longer than 6 h, it is the AUC of "longer than 1 h".
+    Long jobs matter most for a schedule. An AUC is not defined if all jobs, or none, are longer.
+    Then the result is the other one; it is NaN if neither is defined.
     """
 
     def figure(model: AdditiveModel) -> float:

@@ -89,7 +89,7 @@ def fit_gpu_types(measured: Sequence[Measured], *, intervals: bool = True) -> Gp
 
 def evaluate_gpu_types(measured: Sequence[Measured]) -> dict[str, Any]:
     """Return the errors and coverage of predicted ratios of speeds, with whole families, and with
-    single configurations, left out of the fit.
+    single configurations (a family and a batch size), left out of the fit.
 
     For both, these are the mean and median absolute error of ln(ratio), over all ordered pairs of
     types on which a configuration was measured, and the share inside the 50, 80 and 95 % intervals,

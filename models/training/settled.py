@@ -27,9 +27,11 @@ DECIMALS = 6  # of what is no score
 
 
 def settled(bundle: Bundle) -> Bundle:
-    """Return the bundle with all scores rounded to multiples of `GRID`.
+    """Return the bundle with the scores of its models of durations and arrivals, and the speeds of
+    its tree of pair speeds, rounded to multiples of `GRID`.
 
-    Settings of the arrivals model are rounded to `DECIMALS` decimals. The metadata do not change.
+    Settings of the arrivals model are rounded to `DECIMALS` decimals. Other models and the metadata
+    do not change.
     """
     parts: dict[str, Any] = {name: getattr(bundle, name) for name in bundle.parts}
     if "duration" in parts:
@@ -68,7 +70,7 @@ def on_grid(values: Any) -> Floats:
 def least_steps(terms: Sequence[Term], i: int, direction: int) -> Floats:
     """Return, for each cut of feature `i`, the smallest change of the score across that cut over
     all values of the other features. It is positive where the score goes in `direction` (+1 rising,
-    -1 falling)."""
+    -1 falling). The array is empty if no term has the feature."""
     total: Floats = np.zeros(0)
     for term in terms:
         if i not in term.features:

@@ -288,7 +288,8 @@ def bundle_of(version: Version, registry: Registry, into: str | Path) -> Bundle:
 def promote(
     version: Version, reason: str, evidence: Mapping[str, Any], registry: Registry = HERE
 ) -> None:
-    """Make a version the champion, and store the reason and the evidence with it.
+    """Make a version the champion, and store the reason and the evidence with it. The version that
+    was champion becomes the former champion.
 
     Args:
         evidence: plain JSON: the comparison with the former champion.

@@ -64,9 +64,9 @@ def audit(
     by which each row of the log depends on the row before (its hash chain): rows that anything but
     the service changed, deleted or added are printed. Then the database checks its own integrity.
 
-    Exit status 0: all agrees. 1: something differs; the first difference is printed with the event
-    at which it begins. 2: nothing was checked, because the database, the models or a policy of your
-    own is missing.
+    Exit status 0: all agrees. 1: something differs; the first ten differences are printed, and
+    for those from the log the event at which each begins. 2: nothing was checked, because the
+    database, the models or a policy of your own is missing.
 
     With --decide-again, the exit status is also 1 if another release of this software decides
     differently, which is no damage. If somebody rewrote the log with all its hashes, only

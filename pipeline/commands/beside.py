@@ -17,9 +17,11 @@ def beside(service: Service) -> None:
     """Compare the models in use with the former ones, and with a shadow (models on trial, which
     predict but decide nothing).
 
-    All predict the same jobs: those that ended since the present models were put to use, and those
-    that still run. The error is the mean of |ln(true / predicted duration)|; 0.7 is a factor of 2.
-    `pellucid promote --shadow` puts models on trial.
+    All predict the same jobs: those that ended since the present models were put to use, and
+    those that still run. The error is the mean of |ln(true / predicted duration)|; 0.7 is a
+    factor of 2. A job that still runs counts as an error once it has run longer than predicted.
+    With too few jobs or users, dashes stand for the figures. `pellucid promote --shadow` puts
+    models on trial.
 
     Example:
 
@@ -35,7 +37,8 @@ def beside(service: Service) -> None:
 
 
 def lines(found: Standing) -> list[str]:
-    """Return lines of text that compare the shadow and the former models with the models in use."""
+    """Return lines of text that compare the shadow and the former models with the models in
+    use, or that say which of them are missing."""
     if not found.in_use:
         return ["No models are in use."]
     left = [f"{found.left[:12]} was left for the former models: {found.why}."] if found.left else []

@@ -50,8 +50,9 @@ def cancel(
     """Cancel jobs: waiting ones leave the queue, running ones are stopped.
 
     Give ids, or choose jobs by --name, --state, --owner (all that are given must fit) or
-    --all-mine; chosen jobs are counted first, and cancelled once you agree. A job that has ended
-    stays as it is. If some jobs cannot be cancelled, the others are, and the exit status is 2.
+    --all-mine; chosen jobs are counted first, and cancelled once you agree. A job that has
+    ended stays as it is. If some of the ids cannot be cancelled, the others are, and the exit
+    status is 2.
 
     Examples:
 
@@ -116,7 +117,8 @@ def _tasks(client: Client, array_id: str) -> list[Json]:
 
 
 def _matching(client: Client, name: str | None, state: str | None, owner: str) -> Iterator[JobRow]:
-    """Yield an owner's jobs with this name and state that have neither ended nor been cancelled."""
+    """Yield the jobs of `owner` that have neither ended nor been cancelled. `name` is a
+    pattern. A name or state of None fits every job."""
     for one in chosen(client, name=name, state=state, owner=owner):
         job = decode(JobRow, one)
         if job.phase not in OVER and not job.cancel_asked:

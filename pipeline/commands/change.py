@@ -1,4 +1,5 @@
-"""`pellucid change`: changes what a waiting job asks for. The job keeps its place in the queue."""
+"""`pellucid change`: changes what a waiting job asks for. The job keeps its submission time,
+its priority and the time that it has waited."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from scheduler.service.api.shapes import JobChange
 
 @takes(CHANGEABLE, different=True)
 def change(jobs: JOBS, service: Service, preview: PREVIEW = False, **asked: Any) -> None:
-    """Change the options of waiting jobs. The jobs keep the time that they have waited.
+    """Change the options of waiting jobs. The jobs keep their submission time, their priority
+    and the time that they have waited.
 
     A running job cannot be changed, not even its time limit. `--preview` forecasts the start
     without and with the change, and changes nothing. The service's log keeps each change, and who

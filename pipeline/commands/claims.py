@@ -14,8 +14,9 @@ from scheduler.explain.claims import Record
 
 @spread
 def claims(service: Service) -> None:
-    """Show how often the service was right when it stated that a job starts at once, that it starts
-    by a given time, that it can never start, or that a change lets it start sooner.
+    """Show how often the service was right when it stated that a job starts at once, that it
+    starts by a given time, that it can never start, that there is room for it, or when and how
+    it starts, runs and ends after a suggested change.
 
     A suggested change is counted only if the job's owner made it. A statement that has already
     turned out wrong is counted before the job ends.

@@ -53,16 +53,16 @@ class Asked:
         int,
         typer.Option(
             min=1,
-            help="Number of simulations of each policy. The first keeps the recorded submit times; "
-            "the others move each by up to 60 s, to show what chance does.",
+            help="Number of simulations of each policy. That with seed 0, usually the first, keeps "
+            "the recorded submit times; the others move each by up to 60 s, to show what chance "
+            "does.",
         ),
     ] = 1
     first_seed: Annotated[
         int,
         typer.Option(
             min=0,
-            help="Random seed of the first simulation; the others count up from it. Seed 0 is the "
-            "one that keeps the submit times.",
+            help="Random seed of the first simulation; the others count up from it.",
         ),
     ] = 0
     loop: Annotated[
@@ -113,8 +113,8 @@ class _Played(NamedTuple):
     """The policies to compare, and the worlds to compare them in.
 
     Attributes:
-        worlds: functions that return the world of a seed, one per loop (open: fixed submit times;
-            closed).
+        worlds: functions that return the world of a seed: one for each loop that is compared
+            (open: submit times as recorded; closed: some submissions wait for ends).
         make: returns the world of a trace, given seed and loop; None with `--workload`.
     """
 
@@ -269,7 +269,8 @@ def _page(asked: Asked, runs: Path | None) -> None:
 
 
 def _print(results: Sequence[runs.Comparison]) -> None:
-    """Print the results as one table, with a row for each policy and loop, and their notes."""
+    """Print the results as one table, with a row for each policy and loop, and their notes.
+    With several seeds, also print the difference in mean JCT between each two policies."""
     rows = [
         {key.removesuffix("_mean"): value for key, value in row.items() if not key.endswith("_sd")}
         | {"loop": result["loop"]}

@@ -49,8 +49,8 @@ def eta(
     """Forecast when a job would start, in each partition that accepts it. Nothing is submitted.
 
     The service tries the job on a copy of its queue. If the service runs jobs itself (without
-    Slurm), only size, GPU type, time limit, sharing and partition (there: virtual cluster) are
-    considered; `submit --preview` takes all options.
+    Slurm), only size, GPU type, time limit, sharing, job name, script and partition (there:
+    virtual cluster) are considered; `submit --preview` takes all options.
 
     Examples:
 

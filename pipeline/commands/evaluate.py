@@ -38,7 +38,8 @@ def evaluate(
         bool,
         typer.Option(
             "--ablation",
-            help="For duration: also evaluate the model without each of its families of features.",
+            help="For duration: also evaluate the model without each of its families of features, "
+            "and with each family that it lacks.",
         ),
     ] = False,
     trace: Annotated[

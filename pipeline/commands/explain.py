@@ -93,6 +93,10 @@ def explain(
     if run is None:
         if address.server is None:
             raise UserError("give --run FOLDER for a simulated job, --server URL for a live one")
+        if html is not None or counterfactual or at is not None:
+            raise UserError(
+                "--html, --counterfactuals and --at are for a simulated job: --run FOLDER"
+            )
         why.print_why(Service(**vars(address), as_json=as_json), job, codes=codes)
         return
     with user_errors():

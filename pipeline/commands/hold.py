@@ -25,11 +25,11 @@ T = TypeVar("T")
 
 @spread
 def hold(jobs: JOBS, service: Service, preview: PREVIEW = False) -> None:
-    """Hold waiting jobs: they do not start until they are released, and no other job waits for
-    them.
+    """Hold waiting jobs: they do not start until they are released, and no GPUs are kept for
+    them until then.
 
     The time for which a job is held does not count as time waited. A job that an operator held
-    can be released only by an operator.
+    for another user can be released only by an operator.
 
     Example:
 
@@ -114,8 +114,9 @@ def tasks_named(jobs: list[str]) -> list[str]:
 
 
 def _meant(client: Client, job: str) -> list[str]:
-    """Return the ids that a job id stands for: for an array, its tasks that have not begun, by
-    number; otherwise the id itself."""
+    """Return the ids of the jobs that `job` stands for: if it is the id of an array, its tasks
+    that have not begun, by number. Return only `job` itself if it is no array, or if no such
+    task is left."""
     tasks = [] if "_" in job else client.jobs(array=job, over=False)
     begun = (Phase.STARTING, Phase.RUNNING)
     return [one["job_id"] for one in tasks if one["phase"] not in begun][::-1] or [job]

@@ -33,7 +33,12 @@ def logs(
     ] = False,
     tail: Annotated[
         int | None,
-        typer.Option("--tail", "-n", min=0, help="Print only this number of lines, the last ones."),
+        typer.Option(
+            "--tail",
+            "-n",
+            min=0,
+            help="Print only this number of lines, the last ones (of the last 256 KiB).",
+        ),
     ] = None,
     attempt: Annotated[
         int | None,
@@ -80,12 +85,14 @@ def logs(
 def _parts(
     client: Client, job: str, attempt: int | None, tail: int | None, *, follow: bool
 ) -> Iterator[Json]:
-    """Yield the parts of a job's output. With `follow`, go on with the parts that the job writes
-    later.
+    """Yield the parts of a job's output that it has written so far. With `follow`, go on until
+    the job has ended, also with the output of a further attempt. Say on standard error if there
+    is no output.
 
     Args:
         attempt: number of the attempt; None: the last one.
-        tail: begin with only so many of the last lines; None: with all.
+        tail: begin with only so many of the last lines (looked for in the last `TAIL_BYTES`);
+            None: with all.
     """
     offset = 0 if tail is None else -max(1, min(TAIL_BYTES, (tail + 1) * LINE_BYTES))
     latest = 0

@@ -65,10 +65,10 @@ def mend_clock(
     log's time never goes back, so setting the clock right is not enough: until this command is run,
     every new event gets a time in the future, too.
 
-    First set the host's clock right, and stop the service. With --apply, one event is added to the
-    log that says by how much earlier times are too late; the rows of the log stay as they are. From
-    then on, the corrected times are used. Forecasts that were made while the clock was wrong are
-    not counted when their accuracy is shown.
+    First set the host's clock right, and stop the service. With --apply, one event is added to
+    the log, which says which of the events before it are dated too late, and by how much; the
+    rows of the log stay as they are. From then on, the corrected times are used. Forecasts that
+    were made while the clock was wrong are not counted when their accuracy is shown.
 
     Examples:
 

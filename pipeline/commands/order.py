@@ -46,7 +46,8 @@ def order(
 
 
 def lines(one: Order) -> list[str]:
-    """Return lines of text about the waiting jobs of a virtual cluster, in order."""
+    """Return lines of text about the waiting jobs of a virtual cluster, in order, and then
+    about those that are held."""
     if one.unavailable:
         return [f"{one.vc}: unavailable: {one.unavailable}"]
     held = [f"held, in no line: {job.job_id} ({job.gpus} GPUs)" for job in one.held]

@@ -136,9 +136,9 @@ def profile(
     After --seconds, the command is stopped with all its processes.
 
     Exit status 0: it ended well by then, or was stopped then. 1: it failed. 3: it ran out of
-    memory. 2: wrong option. 4: no such GPU. 5: the GPU is in use. 6: no GPU driver. 126: the
-    command cannot be executed. 127: it was not found. 130: you interrupted it.
-    """
+    memory. 2: wrong option. 4: no such GPU. 5: the GPU is in use. 6: no GPU driver. 7: this
+    machine lacks something else that is needed. 126: the command cannot be executed. 127: it
+    was not found. 130: you interrupted it."""
     from profiler.errors import BadOption, ProfilerError
     from profiler.progress import table
     from profiler.runner import Limits

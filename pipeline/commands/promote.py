@@ -215,14 +215,15 @@ def _jobs(path: Path) -> pa.Table:
 
 
 def _check_alone(bundle: Path | None, back: bool, version: str | None) -> None:
-    """Raise UserError if the options name more than one candidate."""
+    """Raise UserError if `--bundle` is given together with VERSION or `--back`."""
     if bundle is not None and (back or version is not None):
         raise UserError("--bundle registers new models: it takes no VERSION and no --back")
 
 
 def _candidate(version: str | None, back: bool, registry: Registry) -> Version:
-    """Return the model version to promote: `version`, by default the latest one, or with `back` the
-    former champion. Raises UserError if there is none."""
+    """Return the model version to judge: `version`, by default the newest. With `back`, return
+    the former champion, or the present one if `version` is its number. Raise UserError if there
+    is no such version."""
     from models.training.tracking import champion, former_champion, versions
 
     if back:

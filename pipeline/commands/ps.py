@@ -108,9 +108,9 @@ def chosen(
     since: float | None = None,
     **asked: Any,
 ) -> Iterator[Json]:
-    """Yield the service's jobs, latest first, with a name (or pattern), in a state, and submitted
-    since a time (seconds since the epoch). None: any. Raises UserError if there is no such
-    state."""
+    """Yield the jobs that the service shows to the user, the latest first: those with this name
+    (or pattern), in this state, and submitted since this time (seconds since the epoch). None:
+    any. Raises UserError if there is no such state."""
     phases = STATES.get(state or "", (OVER if state == "over" else (state,)))
     if state is not None and state not in (*STATES, "over", *OVER, *ENDED):
         known = ", ".join((*STATES, "over", *ENDED, *OVER))
@@ -124,8 +124,9 @@ def chosen(
 
 
 def _moment(text: str, now: float) -> float:
-    """Return the time that `text` names, in seconds since the epoch: a date, a date with a time of
-    day, or a span before `now` (90m, 3d). Raise UserError for anything else."""
+    """Return the time that `text` names, in seconds since the epoch: a date, or a date with a
+    time of day, in local time, or a span before `now` (90m, 3d). Raise UserError for anything
+    else."""
     from features.clock import read_seconds
 
     try:

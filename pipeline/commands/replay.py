@@ -213,8 +213,8 @@ def replay(asked: Asked) -> None:
 
 
 def _question(asked: Asked, name: str, values: Mapping[str, Any]) -> str:
-    """Return a digest of everything that the results of the replay depend on: the command's options
-    and input files, and the settings of the policy."""
+    """Return a digest of everything that the result of one replay depends on: its input files,
+    the settings of the policy, and the options that change it."""
     from pipeline.online import TRAINS
 
     paths = (asked.sacct, asked.cluster, asked.nodes, *(asked.site or []))
@@ -270,8 +270,8 @@ def _changed(pairs: Sequence[str], known: Site, variants: Sequence[Variant]) -> 
     """Return the site's own Slurm with the settings `pairs` (NAME=VALUE) as a variant, in a tuple;
     () if `pairs` is empty.
 
-    Raises UserError if an entry is not NAME=VALUE, or names a setting that replays do not model.
-    """
+    Raises UserError if an entry is not NAME=VALUE, if it names a setting that replays do not
+    model, or if Slurm's own schedule is not replayed."""
     from scheduler.slurm.twin.known import REPLAYED, Known, parameter
 
     if not pairs:
@@ -333,7 +333,7 @@ def _plain(out: Path, known: Site, found: Mapping[str, Any]) -> Json:
 
 def _summary(found: Mapping[str, Any], nearer: Sequence[str]) -> Iterator[str]:
     """Yield sentences that sum up a replay: first the comparison with the record, then the
-    savings."""
+    savings, or why none is stated."""
     from scheduler.explain.words import duration
 
     test = found["backtest"]
@@ -377,8 +377,8 @@ def _summary(found: Mapping[str, Any], nearer: Sequence[str]) -> Iterator[str]:
 
 
 def _claims(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield sentences about what each variant saves compared with Slurm's own schedule, and about
-    the parts of the site for which nothing is stated."""
+    """Yield sentences about what each variant saves compared with the variant that savings are
+    counted against, and about the partitions for which nothing is stated."""
     from pipeline.replay.claims import COVERED
 
     titles = {variant["key"]: variant["title"] for variant in found["variants"]}
@@ -427,8 +427,8 @@ def _changed_slurm(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _waits(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each variant with its average wait, and with its long waits if they are
-    worse than in Slurm's own schedule."""
+    """Yield a sentence for each variant with its average wait, and with its long waits if they
+    are over a minute longer than in the variant that savings are counted against."""
     from scheduler.explain.words import duration
 
     base = next((v for v in found["variants"] if v["key"] == found["against"]), None)
@@ -448,8 +448,9 @@ def _ranked(test: Mapping[str, Any]) -> str:
 
 
 def _policy(asked: Asked) -> tuple[str, Json]:
-    """Return (name of the policy, its settings): that of `--policy`, otherwise of the cluster file,
-    with its settings in that file overridden by `--set`."""
+    """Return (name of the policy, its settings): that of `--policy`, otherwise of the cluster
+    file, otherwise `pellucid`. Its settings are those in the cluster file, if that names the
+    policy, overridden by `--set`."""
     from pipeline.worlds.cluster_file import DEFAULT_POLICY, read_cluster
     from pipeline.worlds.policy_options import given, over
 

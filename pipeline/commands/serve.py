@@ -142,9 +142,9 @@ def serve(
 
 
 def declared(gpus: int, settings: Settings) -> ClusterSpec:
-    """Return a cluster of one virtual cluster with `gpus` GPUs that are only declared (fake). Raise
-    SettingsError if the settings have a cluster or real GPUs, or if the number does not fill nodes
-    of 8."""
+    """Return a cluster of one virtual cluster with `gpus` GPUs that are only declared (fake).
+    Raise SettingsError if the settings have a cluster or real GPUs, or if the number is above 8
+    and does not fill nodes of 8."""
     from scheduler.core.cluster import ClusterSpec
     from scheduler.service.settings import SettingsError
 
@@ -159,8 +159,9 @@ def declared(gpus: int, settings: Settings) -> ClusterSpec:
 
 
 def must_know(spec: CoreSpec, settings: Settings) -> Iterator[str]:
-    """Yield lines about settings that have no effect in this service, or that differ from the
-    cluster file."""
+    """Yield lines that the operator must know: whether nodes named for profiling are not lent,
+    whether the setting learns_speeds has no effect, whether the models are refused, and notes
+    about a followed Slurm."""
     from pipeline.serving import usable
     from scheduler.assembly import folded_note
     from scheduler.core.settings import flat
@@ -180,9 +181,9 @@ def must_know(spec: CoreSpec, settings: Settings) -> Iterator[str]:
 
 
 def chosen(differs: FileDiffers) -> Choice:
-    """Ask the user at the terminal whether to apply the cluster file or to keep the log's settings,
-    which differ. Return the choice. Raises FileDiffers if there is no terminal, or the user chooses
-    neither."""
+    """Ask the user at the terminal whether to apply the cluster file or to keep the log's
+    settings, which differ. Return the choice. Raises FileDiffers if there is no terminal, if
+    the file cannot be applied, or if the user chooses neither."""
     for line in differs.differences:
         typer.echo(line, err=True)
     if not (differs.can_apply and _asks()):

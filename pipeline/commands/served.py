@@ -65,8 +65,9 @@ def served(
 
 
 def _logged(found: list[Week], params: Path, as_json: bool) -> None:
-    """Log complete weeks to the model registry, with the version of the model that decided, and
-    print a line for each."""
+    """Log the figures of complete weeks to the model registry, each with the registered version
+    of the models that decided. Print a line for each week and bundle, also for a bundle that is
+    skipped because it is not registered."""
     with user_errors():
         from models.training.tracking import log_serving, registered
         from pipeline.stages.common import read_params

@@ -116,8 +116,8 @@ def release_all(
 
 
 def _kept(config: Path) -> str:
-    """Return why the order of jobs that a service gave to Slurm cannot be taken back now; "" if it
-    can."""
+    """Return why nothing is to be taken back: dry_run is set, or a service runs that keeps the
+    order of jobs in Slurm. Return "" if neither is so."""
     from scheduler.service.log.questions import LEASE
     from scheduler.service.settings import read_settings
 

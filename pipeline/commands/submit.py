@@ -181,9 +181,9 @@ def _preview(service: Service, words: list[str], whole: Mapping[str, Any]) -> No
 
 
 def _asked_by(service: Service, job_id: str) -> Mapping[str, Any]:
-    """Return what a job asked for, and where it ran, by the names of the client's arguments;
-    neither its priority nor the jobs that it waited for.
-    """
+    """Return what an earlier job asked for, and its working folder, by the names of the
+    client's arguments. Its command, environment and priority, and the jobs that it waited for,
+    are left out."""
     with service.client() as client:
         job = client.job(job_id)
     left = {"priority", "after", "after_any"}

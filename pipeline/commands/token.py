@@ -49,7 +49,8 @@ class Stored:
 
     @contextmanager
     def opened(self, *, make: bool = False) -> Iterator[Store]:
-        """Open the service's database and yield it. With `make`, create it if it does not exist."""
+        """Yield the service's database, open, and close it at the end. If it is a SQLite file
+        that does not exist, create it with `make`, and raise StoreError without."""
         from pipeline.serving import database_served
         from scheduler.service.log.store.schema import prepare
         from scheduler.service.log.store.store import Store, must_exist
@@ -141,9 +142,9 @@ def rotate(
         float, typer.Option(min=0, help="Days for which the older tokens still work.")
     ] = 1.0,
 ) -> None:
-    """Make a new token for a user, with the role, virtual clusters and Unix user of the latest
-    valid one. All older tokens of that user and role expire after --overlap-days, also those for
-    other virtual clusters.
+    """Make a new token for a user, with the role, virtual clusters, Unix user and lifetime of
+    the latest valid one. All older tokens of that user and role, also those for other virtual
+    clusters, expire after --overlap-days at the latest.
 
     Example:
 

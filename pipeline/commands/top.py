@@ -72,8 +72,8 @@ def top(
 
 
 def _looks(client: Client, vc: str | None) -> Iterator[Look]:
-    """Yield looks (the present state of the cluster and its jobs) without end, each read from the
-    service when it is asked for."""
+    """Yield looks (the present state of the cluster and of at most 40 jobs that are not over)
+    without end, each read from the service when it is asked for."""
     while True:
         cluster = client.cluster()
         vcs = [one for one in cluster["vcs"] if vc in (None, one["vc"])]

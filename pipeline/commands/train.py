@@ -98,9 +98,10 @@ def train(
     """Train the models that predict how long jobs run (an additive model, GA2M) and how much two
     jobs on one GPU slow each other, and write them to a folder.
 
-    Then the errors of predicted durations are printed, on the jobs of the last days, from which the
-    models did not learn. LightGBM, a moving average for each user, and a constant are measured on
-    the same jobs, to compare. With --edits, also the model without and with the corrections.
+    Then the errors of predicted durations are printed, on the jobs of the last days, from which
+    the models did not learn. LightGBM, a moving average for each user, and a constant are
+    measured on the same jobs, to compare. With --edits, also the model without and with the
+    corrections. With --where, only the model itself is measured.
 
     Examples:
 
@@ -125,8 +126,8 @@ def train(
         from pipeline.stages.train import Beside, arrivals_before, fit, read_measured
         from pipeline.traces import read_dataset
 
-        if where is not None and (gpu_rates is not None or edits is not None):
-            raise UserError("--gpu-rates and --edits do not go together with --where")
+        if where is not None and (gpu_rates, edits, mlflow) != (None, None, None):
+            raise UserError("--gpu-rates, --edits and --mlflow do not go together with --where")
         types = None
         if gpu_rates is not None:
             from models.training.gputypes import fit_gpu_types

@@ -140,13 +140,14 @@ class _Known(NamedTuple):
 def tune(asked: Asked, address: Address) -> None:
     """Search better settings of the policy pellucid, by replaying your own past jobs.
 
-    The jobs of the last weeks, from the service's log, are replayed with other settings, each of
-    which changes one part of the policy; those that help are also tried together. The best on the
-    first half of the jobs has the lowest mean JCT (time from a job's submission to its end), and
-    lengthens the longest waits by no more than --tail allows. It is then replayed on the second
-    half, and recommended only if its mean JCT is lower there, too, beyond chance (95 % interval).
-    --adopt sets it in the service, and prints the command that undoes it. The other policies that a
-    service can run are replayed, too, and one that does better by the same rules is named.
+    The jobs of the last weeks, from the service's log, are replayed with other settings, each
+    of which changes one part of the policy; those that help are also tried together. Of those
+    that lower the mean JCT (time from a job's submission to its end) on the first half of the
+    jobs, and lengthen the p99 wait by no more than --tail allows, the surest is chosen (by the
+    upper end of the 95 % interval of the mean JCT). It is then replayed on the second half, and
+    recommended only if it does the same there, beyond chance. --adopt sets it in the service,
+    and prints the command that undoes it. The other policies that a service can run are
+    replayed, too, and one that does better by the same rules is named.
 
     Examples:
 

@@ -73,9 +73,10 @@ def why(
 
     The answer says what keeps the job from starting now, which jobs overtook it and why, which
     events moved its expected start by much, and which change to the job would let it start
-    soonest. Each such change was tried on a copy of the scheduler; if you make it, the job keeps
-    its place in line. --full adds how the place in line is computed, when GPUs will be kept free
-    for the job, the other changes that would help, and the changes that were not tried.
+    soonest. Each such change was tried on a copy of the scheduler; if you make it, the job
+    keeps its submission time and the time that it has waited. --full adds how the place in line
+    is computed, when GPUs will be kept free for the job, the other changes that would help, and
+    the changes that were not tried.
 
     For a job array, the answer is about its first waiting task; if none waits, about its first
     running one. --all also lists the running jobs whose end would let most waiting jobs start.

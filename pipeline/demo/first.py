@@ -82,7 +82,9 @@ def keep() -> None:
 
 
 def main(asked: list[str]) -> int:
-    """Make the first page, or with `--keep` replace the prebuilt models. Return the exit status."""
+    """Make the first page, or with `--keep` replace the prebuilt models. Make no page if the
+    pipeline's report exists, or if the trace is not the synthetic one. Return the exit
+    status."""
     try:
         with user_errors():
             if asked == ["--keep"]:

@@ -36,8 +36,8 @@ def packages() -> int:
 
 
 def run(command: Sequence[str], every_s: float = EVERY_S) -> int:
-    """Run an installer and print the number of installed packages every `every_s` seconds
-    meanwhile. Return its exit status."""
+    """Run an installer. Meanwhile, print the number of installed packages every `every_s`
+    seconds, at a terminal only if it has changed. Return the installer's exit status."""
     began, before = time.monotonic(), packages()
     with subprocess.Popen(command) as process:
         while True:
@@ -52,7 +52,8 @@ def run(command: Sequence[str], every_s: float = EVERY_S) -> int:
 
 
 def main(what: Sequence[str]) -> int:
-    """Install packages, given as arguments of pip. Return the exit status."""
+    """Install packages, given as arguments of pip, by the first installer that succeeds. Return
+    the exit status of the last one that was tried."""
     status = 0
     for command in commands(what):
         print(f"Installing by {Path(command[0]).name}: {' '.join(what)}", flush=True)

@@ -83,7 +83,7 @@ def service(folder: Path, port: int, policy: str | None = None) -> Iterator[Runn
 
 def feed(running: Running, plan: list[Sent], stopping: Callable[[], bool]) -> int:
     """Submit the planned jobs, each as its user and at its time, until `stopping` returns true.
-    Return the number of jobs submitted."""
+    Return the number of jobs submitted. Raises UserError if the service has ended."""
     start, sent = time.monotonic(), 0
     with ExitStack() as stack, bar("submitted", len(plan), quiet=False) as shown:
         clients = {user: stack.enter_context(running.client(user)) for user in USERS}
@@ -101,7 +101,7 @@ def feed(running: Running, plan: list[Sent], stopping: Callable[[], bool]) -> in
 
 
 def unfinished(client: Client) -> list[str]:
-    """Return the ids of the jobs that have not ended."""
+    """Return the ids of the jobs that wait or run, without those that are held."""
     live = ("submitted", "profiling", "queued", "starting", "running")
     return [job["job_id"] for phase in live for job in client.jobs(phase=phase)]
 
@@ -161,8 +161,8 @@ def _people(database: str) -> dict[str, str]:
 
 
 def _await_ready(running: Running) -> None:
-    """Wait until the service answers requests and its decider process runs. Raises UserError if the
-    service does not start."""
+    """Wait until the service answers a question about the cluster. Raises UserError if it ends,
+    or does not answer within `START_S`."""
     until = time.monotonic() + START_S
     with running.client() as client:
         while time.monotonic() < until:
@@ -178,7 +178,8 @@ def _await_ready(running: Running) -> None:
 
 
 def _stop(running: Running) -> None:
-    """Cancel every job, wait for their processes to end, then stop the service."""
+    """Cancel every job that `unfinished` names, wait for them to end (at most `END_S`), then
+    stop the service. Kill it if it has not stopped after `END_S` more."""
     process = running.process
     until = time.monotonic() + END_S
     with running.client() as client:

@@ -110,7 +110,8 @@ def run(
         run: folder of a simulation of the same jobs; its predictions are evaluated, too.
         statements: share of the users who state how long each of their jobs will run; see
             `stating`.
-        ablation: also evaluate models without one family of features, for each family.
+        ablation: also evaluate the model without each of its families of features, and with
+            each family that it lacks.
     """
     table = read_dataset(trace) if trace is not None else venus(data)
     ids, users = table["job_id"].to_pylist(), table["user"].to_pylist()
@@ -491,8 +492,8 @@ def distribution_quantiles(rows: Rows, score: Floats) -> Floats:
 
 
 def _by_history(forecasts: Forecasts, rows: Rows) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the figures for the days that follow 1, 3, 7 and 14 days of history: {number of days
-    as text: figures}; {} for a number without rows."""
+    """Return the figures for the three days that follow 1, 3, 7 and 14 days of history: {number
+    of days as text: figures}; {} for a number without rows."""
     first = math.floor(float(rows.time.min()) / DAY_S) * DAY_S
     found = {}
     for days in HISTORY_DAYS:
@@ -503,9 +504,9 @@ def _by_history(forecasts: Forecasts, rows: Rows) -> dict[str, dict[str, dict[st
 
 
 def _in_schedule(run: Path, rows: Rows, score: Floats, test: Mask) -> dict[str, dict[str, float]]:
-    """Return the errors of the durations that a simulated run predicted when its jobs started, and
-    those of `score`, which knows nothing of the queue. Raise EvaluationError if `run` is no folder
-    of a run."""
+    """Return the errors of the durations that a simulated run predicted when its jobs started,
+    and those of `score`, which knows nothing of the queue. Raise EvaluationError if `run` is no
+    folder of a run, or if none of its jobs is evaluated here."""
     try:
         with arrow_file(run / "jobs.parquet") as file:
             table = pq.read_table(file, columns=["job_id", "estimate_s", "end_time"])

@@ -44,7 +44,8 @@ class Counterfactuals:
     Attributes:
         at: the time, seconds since the epoch.
         wait: the analysis of its wait; other jobs are named in it.
-        helped: changes that start the job at once, or earlier in most simulated futures.
+        helped: changes that start the job at once, or earlier in every simulated future and, by
+            the forecast, before its recorded start.
     """
 
     at: float
@@ -67,7 +68,7 @@ def counterfactuals(
     Args:
         since_submit_s: time to explain, seconds after its submission; None: the start of its
             longest wait.
-        most: largest number of changes to try.
+        most: largest number of changes to return.
         samples: number of simulated futures in which each change is tried.
         budget_s: CPU seconds for trying all changes; the search for the jobs in its way may use as
             many again.
@@ -78,8 +79,8 @@ def counterfactuals(
 
 def asked_at(story: Story, since_submit_s: float | None = None) -> float:
     """Return the time to explain, seconds since the epoch: `since_submit_s` seconds after
-    submission, or if that is None the start of the job's longest wait. Raise RunError if the job
-    did not wait then."""
+    submission, or if that is None the start of the job's longest wait; in both cases `RECORD_S`
+    later, because recorded times are rounded. Raise RunError if the job did not wait then."""
     start = _wait(story, since_submit_s).start
     at = start if since_submit_s is None else story.job.submit_time + since_submit_s
     return at + RECORD_S
@@ -103,6 +104,7 @@ class PlayedAgain:
             after=scenario.workload.after,
             quirks=scenario.quirks,
         )
+        self._engine.states = scenario.states
 
     def stand_at(self, at: float) -> tuple[Core, Memory]:
         """Simulate the run up to the time `at`, and return the core and its memory after all
@@ -122,8 +124,9 @@ class PlayedAgain:
         samples: int = SAMPLES,
         budget_s: float = BUDGET_S,
     ) -> Counterfactuals:
-        """Return why a job waited at the time `at`, and which changes would have started it sooner;
-        see `counterfactuals`."""
+        """Return why a job waited at the time `at`, and which changes would have started it
+        sooner; see `counterfactuals`. Raise RunError if the job does not wait at that time in
+        the repeated simulation."""
         job_id = story.job.job_id
         core, memory = self.stand_at(at)
         queued = core.jobs.get(job_id)

@@ -99,8 +99,8 @@ class RunFolder:
 
     @cached_property
     def bundles(self) -> dict[str, Description]:
-        """Return the names of terms and inputs, by digest of the bundle; {} if no job was
-        scored."""
+        """Return the names of terms and inputs, by digest of the bundle; {} if the folder has
+        no such file."""
         path = self.folder / BUNDLES
         return read_object(path) if path.is_file() else {}
 
@@ -144,7 +144,8 @@ class RunFolder:
             yield job, own[job.job_id], joined[job.job_id]
 
     def ends(self, job_ids: Iterable[str]) -> dict[str, float | None]:
-        """Return the end time of each job, seconds since the epoch; None if it did not end."""
+        """Return the end time of each job, seconds since the epoch; None if it did not end.
+        Unknown jobs are left out."""
         wanted = list(job_ids)
         if not wanted:
             return {}
@@ -153,7 +154,8 @@ class RunFolder:
         return dict(zip(table["job_id"].to_pylist(), table["end_time"].to_pylist(), strict=True))
 
     def order_values(self, job_ids: Iterable[str]) -> dict[str, float]:
-        """Return the key by which the queue ordered each job, when it last entered the queue."""
+        """Return the key by which the queue ordered each job, when it last entered the queue. A
+        job without a recorded key is left out."""
         wanted = list(job_ids)
         if not wanted:
             return {}
@@ -166,8 +168,9 @@ class RunFolder:
         return {job_id: value for job_id, value in pairs if value is not None}
 
     def overtaken(self, job: JobFacts) -> dict[str, int]:
-        """Return how many jobs of a job's virtual cluster that were submitted later got GPUs while
-        it waited, by the reason of that decision. Profiling runs count if the job ended in them."""
+        """Return how many jobs of a job's virtual cluster that were submitted later got GPUs
+        between its submission and its start, by the reason of that decision; {} if the job was
+        refused. Profiling runs count if the job ended in them."""
         if job.refused:
             return {}
         until = job.start_time if job.start_time is not None else job.end_time

@@ -30,8 +30,8 @@ ABOUT = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Answer one question, and return 0. If it cannot be answered, print the reason in one line on
-    stderr, and return 2."""
+    """Print the answer to one question, and return 0. If it cannot be answered, print the
+    reason in one line on stderr, and return 2."""
     asked = _parser().parse_args(arguments)
     try:
         look = Direct(Slurm(patience_s=asked.patience), pwd.getpwuid(os.getuid()).pw_name)

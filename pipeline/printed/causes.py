@@ -14,8 +14,9 @@ HOLDS = "JOBS", "THEIR GPUS", "WAIT FOR JOB", "OF USER", "WHICH IS"
 
 
 def lines(found: Causes) -> list[str]:
-    """Return lines of text about why jobs wait: one per cause with its remedy, then the jobs whose
-    end would free most waiting jobs."""
+    """Return lines of text about why jobs wait: one per cause, the remedies of the causes, then
+    the jobs whose end would free most waiting jobs. If no job waits, return one line that says
+    so."""
     from scheduler.explain.render import WAITED_FOR, of_causes
 
     if not found.waiting:

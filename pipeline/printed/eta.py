@@ -17,8 +17,8 @@ MOST_BYTES = 4 << 20  # of a script: slurm.conf's max_script_size, as it comes
 
 def with_script(options: list[str]) -> list[str]:
     """Return the options in the `#SBATCH` lines of the script that `options` name, followed by
-    `options`. If an option occurs twice, the last counts. Raises UserError if the script cannot be
-    read."""
+    `options` without the script and its arguments. If an option occurs twice, the last counts.
+    Return `options` if they name no script. Raises UserError if the script cannot be read."""
     from scheduler.slurm.read.request import RequestError, script_of, script_options
 
     try:
@@ -39,7 +39,7 @@ def with_script(options: list[str]) -> list[str]:
 
 def lines(answer: Eta) -> list[str]:
     """Return lines of text about the start in each partition: first those with a time, then the
-    reasons of the others."""
+    reasons of the others. If there is no estimate, return one line that says why."""
     if answer.unavailable:
         return [f"estimate unavailable: {answer.unavailable}"]
     from scheduler.explain.render import of_partitions

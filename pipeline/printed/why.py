@@ -24,7 +24,7 @@ def waits_in_slurm(explained: Explanation) -> bool:
 
 def sooner_lines(sooner: Sooner) -> list[str]:
     """Return lines of text about the changes that would let the job start sooner, as tried on a
-    copy of the followed Slurm's queue."""
+    copy of Slurm's queue: at most `MOST_TRIED`, and [] if none could be tried."""
     if sooner.unavailable:
         return []
     from scheduler.explain.render import tried_by
@@ -48,7 +48,8 @@ NODE_HEAD = "PARTITION", "NODE", "GPUS FREE", "READY AT THE LATEST", "WHAT KEEPS
 
 
 def node_lines(answer: ByNode, now: float) -> list[str]:
-    """Return one line of text per node about what keeps a job from it."""
+    """Return lines of text about what keeps a job from each node: a heading, one line per node,
+    and remarks. If that is not known, return one line that says why."""
     from scheduler.explain.render import of_nodes
     from scheduler.explain.words import clock_time
 

@@ -99,7 +99,8 @@ def licences_of(asked: str, line: str) -> tuple[tuple[str, int], ...]:
 
 def options(line: str) -> Iterator[str]:
     """Yield the options in a command line of sbatch, srun or salloc, each as ``--name=value``.
-    Unknown options are left out. A SubmitLine has lost its quotes, so reading stops at `--wrap`."""
+    Unknown options are left out; `--exclusive` comes as it is. Reading stops at the script, and
+    at `--wrap`, because a SubmitLine has lost its quotes."""
     words = line.split()[1:]
     while words:
         word = words.pop(0)
@@ -129,9 +130,9 @@ _ELSEWHERE = (
 
 
 def _typed(row: Row, site: Site) -> SlurmJob | None:
-    """Return the job that the options in a row's command line describe. Return None if there is no
-    command line, or its options cannot be read. Its partitions are those of the command line,
-    otherwise that of the row."""
+    """Return the job that the options in a row's command line describe. Return None if there is
+    no command line, or if its options cannot be read. Its partitions are those of the command
+    line, otherwise that of the row."""
     found, parts, array = [], row.partition, ""
     for one in options(row.line):
         name, _, value = one[2:].partition("=")
@@ -186,8 +187,9 @@ def _there(licences: Sequence[tuple[str, int]], site: Site) -> tuple[tuple[str, 
 
 
 def _counted(row: Row, site: Site) -> Ask:
-    """Return the request of a job by the TRES counts in its record: those allocated if they are
-    recorded, otherwise those requested."""
+    """Return the request of a job by the TRES counts in its record. Nodes and types of GPUs are
+    those requested, or else those allocated; CPUs are those allocated, or else those requested;
+    memory is that allocated."""
     job, tres, asked = row.job, row.given, row.asked
     given, wanted = _counts(tres), _counts(asked)
     nodes = max(1, int(wanted.get("node", given.get("node", 1))))

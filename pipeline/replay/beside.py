@@ -33,8 +33,9 @@ class Beside:
 
 
 def arriving(workload: Workload, recorded: pa.Table, modelled: frozenset[str]) -> Workload:
-    """Return the workload with changed submission times. A job that waited for a cause outside of
-    `modelled` is submitted at its recorded start, since no policy could have started it before."""
+    """Return the workload with changed submission times. A job that waited for a cause outside
+    of `modelled` is submitted at its recorded start, since no policy could have started it
+    before. Jobs that only fill the cluster (`carried`) are left as they are."""
     columns = ("job_id", "submit", "wait_s", "cause", "carried")
     late = {
         job_id: submit + wait
@@ -53,14 +54,14 @@ def arriving(workload: Workload, recorded: pa.Table, modelled: frozenset[str]) -
 
 
 def beside_of(table: pa.Table, dump: Path, shape: Shape, taken: Collection[str]) -> Beside | None:
-    """Return the jobs without GPUs that fit on the nodes of the partition in which they ran, or
-    None if there are none.
+    """Return the jobs without GPUs that ask for no more CPUs than the nodes of the partition in
+    which they ran have together. Return None if there are none.
 
     Args:
         table: the jobs without GPUs.
         dump: the file of sacct that they come from.
         shape: the nodes of the cluster, including those without GPUs.
-        taken: ids of jobs with GPUs, which must not be used again.
+        taken: ids of jobs with GPUs; a job without GPUs that has one of them is left out.
     """
     cpus: dict[str, int] = {}
     for node in shape.nodes:

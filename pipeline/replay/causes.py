@@ -38,8 +38,8 @@ _PATTERNS = (
 
 
 def cause_of(reason: str, *, eligible_later: bool = False) -> str:
-    """Return the cause of a job's wait, such as CAPACITY. An unknown reason never counts as lack of
-    capacity.
+    """Return the cause of a job's wait, such as CAPACITY. An unknown reason counts as HOLD,
+    never as lack of capacity.
 
     Args:
         reason: the text in sacct's column Reason.

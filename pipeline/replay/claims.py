@@ -40,13 +40,14 @@ ENDED = 0.9
 
 @dataclass(frozen=True, kw_only=True)
 class Saving:
-    """The change of the mean wait of some jobs under a policy, compared with Slurm's own schedule.
+    """The change of the mean wait of some jobs under a policy, compared with the base: Slurm's
+    own schedule, or plain backfill if that is not replayed.
 
     Attributes:
         low_s, high_s: 90 % interval of the seconds that a job waits less, on average; below 0: it
             waits more.
-        shorter: number of replays, out of `draws`, in which the jobs waited less than under Slurm's
-            own schedule.
+        shorter: number of replays, out of `draws`, in which the jobs waited less than under the
+            base.
     """
 
     low_s: float
@@ -56,8 +57,8 @@ class Saving:
 
     @property
     def which(self) -> str:
-        """Return whether jobs wait ``less`` or ``more`` than under Slurm's own schedule. Return
-        ``unclear`` if the interval of the saved wait contains 0."""
+        """Return whether jobs wait ``less`` or ``more`` than under the base. Return ``unclear``
+        if the interval of the saved wait contains 0."""
         return "less" if self.low_s > 0 else "more" if self.high_s < 0 else "unclear"
 
 
@@ -69,9 +70,10 @@ class Claim:
     Attributes:
         by, name: the column of the record that defines the part, and its value; both "" for the
             whole site.
-        recorded_s, replayed_s: mean wait as recorded, and over the replays of Slurm's own schedule.
-        chance_s: half the width of the 90 % interval of `replayed_s`, by chance alone; None with
-            one replay.
+        recorded_s, replayed_s: mean wait as recorded, and over the replays of the base (see
+            `Saving`).
+        chance_s: seconds by which a single replay may differ from `replayed_s` by chance, nine
+            times in ten; None with one replay.
         refused: why nothing is stated about the part; "" if something is.
         savings: key of a variant (a policy with its settings) -> its saving.
     """
@@ -96,16 +98,17 @@ class Claim:
 def claims(
     record: pa.Table, found: Mapping[str, Sequence[Mapping[str, Any]]], base: str | None
 ) -> list[Claim]:
-    """Return the statements about the whole site first, then about partitions, numbers of GPUs and
-    users.
+    """Return the statements about the whole site first, then about partitions, numbers of GPUs
+    and users with at least `FEWEST` jobs. Return [] if `base` is None, or if no job is
+    compared.
 
     Args:
         record: the recorded jobs that are compared.
         found: variant -> results of `figures.of_replay`, one per replay.
-        base: the variant that replays Slurm's own schedule; None: there is none.
+        base: the variant that savings are counted against (see `Saving`); None: there is none.
 
-    The statement about the whole leaves out the partitions about which nothing is stated.
-    """
+    The statement about the whole leaves out the partitions about which nothing is stated. If
+    these are all, there is no statement about the whole."""
     if base is None or not len(record):
         return []
     wait = floats(record["wait_s"])
@@ -195,8 +198,9 @@ def _refused(recorded: float, replayed: float) -> str:
 
 
 def _chance(*of: Floats) -> float:
-    """Return by how much a single replay may differ by chance from the mean of the given replays,
-    seconds, nine times in ten; 0 with fewer than two replays."""
+    """Return by how much a single replay may differ by chance from the mean of the given
+    replays, seconds, nine times in ten. For two lists of replays, return the same for the
+    difference of the two. Return 0 with fewer than two replays."""
     draws = min(len(one) for one in of)
     if draws < 2:
         return 0.0
@@ -210,7 +214,7 @@ def _saving(recorded: float, own: Floats, other: Floats) -> Saving:
 
     Args:
         recorded: mean wait as recorded.
-        own: mean wait in each replay of Slurm's own schedule.
+        own: mean wait in each replay of the base (see `Saving`).
         other: mean wait in each replay of the policy.
     """
     replayed, after = float(own.mean()), float(other.mean())

@@ -43,7 +43,8 @@ class Extra:
 
 
 def read_extra(dump: Path, lines: NDArray[np.int64]) -> Extra:
-    """Return the columns of a dump that the trace schema lacks, for the jobs on some lines.
+    """Return the columns of a dump that the trace schema lacks, for the jobs on some lines. A
+    value that a line lacks is "".
 
     Args:
         dump: a file of ``sacct -P`` that was ingested.

@@ -56,8 +56,9 @@ def _waits(wait: Floats, jct: Floats) -> Figures:
 
 
 def apart(record: pa.Table) -> list[Figures]:
-    """Return how long the jobs submitted in the window waited, as recorded, one row per cause of
-    waiting."""
+    """Return how long the jobs submitted in the window waited, as recorded: the number of jobs,
+    and their wait in hours, one row per cause of waiting. A last row has the time before jobs
+    were eligible to start, if there was any."""
     wait, before, found = (
         floats(record["wait_s"]),
         floats(record["before_s"]),
@@ -80,8 +81,8 @@ def of_replay(replayed: pa.Table, record: pa.Table) -> Figures:
         replayed: table with job_id, wait_s and jct_s of every job that ended in the replay.
         record: the recorded jobs that are compared; others are left out of every figure.
 
-    `ended_by_user` and its like are the shares of jobs that ended, of which the means are.
-    """
+    Means are over the jobs that ended; `ended_by_user` and its like are the shares of these
+    jobs."""
     found = of_jobs(replayed, record["job_id"])
     ended = found["job_id"].is_valid()
     shares = {f"ended_by_{name}": _ended(record, ended, name) for name in PARTS}
@@ -102,9 +103,9 @@ def by_job(replayed: pa.Table, record: pa.Table) -> dict[str, list[float | None]
 
 
 def backtest(replayed: pa.Table, record: pa.Table) -> Figures:
-    """Return how far a replay of Slurm's own schedule is from the record: over all jobs, by
-    partition, by cause of waiting, and by the scheduling pass of Slurm (main or backfill) that
-    started the job.
+    """Return how far a replay of Slurm's own schedule, or of plain backfill in its place, is
+    from the record: over all jobs, by partition, by cause of waiting, and by the scheduling
+    pass of Slurm (main or backfill) that started the job.
 
     Args:
         replayed: table with job_id and wait_s.
@@ -163,9 +164,9 @@ def _mean(values: np.ndarray[Any, Any]) -> float | None:
 
 
 def ceiling(base: Sequence[Figures]) -> float:
-    """Return the mean rank correlation of waits between replays of Slurm's own schedule with
-    different seeds. A replay cannot be expected to correlate better with the record. Return 1.0 for
-    a single replay, or if all waits are equal."""
+    """Return the mean rank correlation of waits between the first replay of Slurm's own
+    schedule and those with other seeds. A replay cannot be expected to correlate better with
+    the record. Return 1.0 for a single replay, or if all waits are equal."""
     waits = [np.array(cell["by_job"]["wait_s"], float) for cell in base if "by_job" in cell]
     found = []
     for other in waits[1:]:

@@ -20,8 +20,7 @@ def duration_knowledge(site: Site) -> dict[str, float] | None:
     from the earlier jobs.
 
     It predicts when a job was submitted, and learns its duration when the job ended, by the
-    recorded times. Return None if there are too few jobs.
-    """
+    recorded times. Return None if there are too few jobs to measure errors on."""
     record = site.submitted  # what was cut by the window's opening has no duration of its own
     jobs = [
         job

@@ -25,7 +25,7 @@ SHOWN = 12  # users and partitions in a table
 MONTHS = 24
 LONGEST_NAME, LONGEST_NOTE = 60, 600
 COUNTED = "the same, in the replay that savings are counted in"
-LOSES_S = 60.0  # waiting longer than recorded by more than this counts as losing
+LOSES_S = 60.0  # waiting longer by more than this counts as losing
 
 
 def render(site: Site, found: Mapping[str, Any]) -> str:
@@ -87,9 +87,9 @@ def _tests(found: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _verdict(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the range of waiting that Pellucid would save compared with Slurm's own schedule, over
-    all jobs, in hours; `which` is less, more or unclear. Return None if nothing may be stated about
-    the whole site."""
+    """Return the range of waiting that Pellucid would save compared with the variant that
+    savings are counted against, over all jobs, in hours; `which` is less, more or unclear.
+    Return None if nothing may be stated about the whole site."""
     whole = next((claim for claim in found["claims"] if not claim["by"]), None)
     if whole is None or PELLUCID not in whole["savings"]:
         return None
@@ -101,8 +101,8 @@ def _verdict(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def _claimed(
     stated: Sequence[Mapping[str, Any]], variant: str, *, whole: bool = False
 ) -> list[Mapping[str, Any]]:
-    """Return the rows of the table of parts (partitions, numbers of GPUs) for a variant, with the
-    saving of each.
+    """Return the rows of the table of parts (partitions, numbers of GPUs) for a variant, at
+    most twice `SHOWN`, each with its saving (None if none is stated).
 
     Users are left out, because they have a table of their own.
 
@@ -170,9 +170,8 @@ def _changes(rows: Sequence[Mapping[str, Any]], against: str | None) -> SimpleNa
     """Return which of the groups of jobs in `rows` wait less or more under Pellucid: their numbers,
     and rows of the largest groups and of those that lose most.
 
-    They are compared with the replay of Slurm's own schedule, the variant `against`. If that is
-    None, they are compared with the record.
-    """
+    They are compared with the replay of the variant `against` (Slurm's own schedule, or plain
+    backfill). If that is None, they are compared with the record."""
     base = "recorded_s" if against is None else f"{against}_s"
     changed = [
         {**row, "name": _short(row["name"]), "base_s": row[base], "change_s": change}

@@ -61,8 +61,9 @@ class Window:
 
 @dataclass
 class Printed:
-    """The content of the files that a site's Slurm printed. A field is empty if the site has
-    nothing of the kind, or None if no file says whether it has.
+    """The content of the files that a site's Slurm printed. `licences` and `reservations` are
+    None if no file says whether the site has any. Other fields are empty if no file states
+    them.
 
     `reservations` have times as printed. `accounts` maps a user to the default account.
     """
@@ -81,8 +82,8 @@ def read_printed(paths: Iterable[Path]) -> Printed:
     """Return the content of files that Slurm's commands printed. The files may come in any order,
     and one file may hold several outputs.
 
-    Raises UserError, with the name of the file, if a file cannot be read.
-    """
+    A gres.conf is ignored. Raises UserError, with the name of the file, if a file cannot be
+    read, or holds nothing that Slurm prints."""
     found = Printed()
     for path in paths:
         try:

@@ -137,10 +137,9 @@ def variants_with(policy: str, values: Mapping[str, Any], jobs: int = 0) -> tupl
     """Return the variants to replay, with the settings `values` for `policy`. If no variant is of
     that policy, one is added at the end.
 
-    Without the extra `train`, variants that pack jobs are left out, because the choice of pairs is
-    learned. If `jobs`, their number, is large, Slurm's own schedule is left out unless it is
-    `policy`.
-    """
+    Without the extra `train`, variants that pack jobs are left out, because the choice of pairs
+    is learned. If there are more than `MOST_SLURM` jobs (`jobs`), Slurm's own schedule is left
+    out unless it is `policy`."""
     played = [
         variant
         for variant in VARIANTS
@@ -159,7 +158,8 @@ def variants_with(policy: str, values: Mapping[str, Any], jobs: int = 0) -> tupl
 
 def scenario(site: Site, variant: Variant, seed: int, modelled: frozenset[str] = ALONE) -> Scenario:
     """Return the scenario of one replay: the site's jobs under a variant of its scheduler. Each
-    submission is moved by a random 0 to 1 s, except with seed 0.
+    submission is moved by a random 0 to 1 s, except with seed 0. With odd seeds, Slurm's own
+    schedule also prefers other nodes of equal weight.
 
     Args:
         modelled: causes of waiting that the replay models; a job that waited for another cause is
@@ -269,9 +269,11 @@ class Cell:
 
 
 def cell(site: Site, wanted: Cell) -> Figures | None:
-    """Run the task and return its figures. Those of a replay of Slurm's own schedule with seed 0
-    include a back-test (comparison with the record). If that back-test is of another replay, in
-    which jobs also wait for limits, a second one (`counted`) is of this replay."""
+    """Run the task and return its figures; None if it is the evaluation of predicted durations
+    and there are too few jobs. Without `limits`, the figures of a replay of Slurm's own
+    schedule, or of plain backfill, with seed 0 include a back-test (comparison with the
+    record). If that back-test is of another replay, in which jobs also wait for limits, a
+    second one (`counted`) is of this replay."""
     variant = wanted.variant
     if variant is None:
         return duration_knowledge(site)
@@ -300,7 +302,8 @@ def _compared(site: Site, *, whole: bool) -> pa.Table:
 
 
 def _takes_all(variants: Sequence[Variant]) -> bool:
-    """Return whether Slurm takes heterogeneous jobs under the changed settings of each variant."""
+    """Return whether Slurm accepts heterogeneous jobs under the changed settings of every
+    variant."""
     types = [variant.changed.get("SchedulerType", BACKFILL) for variant in variants]
     return all(one.endswith("backfill") for one in types)
 
@@ -343,15 +346,14 @@ def replay(
         where, keep: see `pipeline.cluster.mapped`; kept results must belong to this site.
         progress: called with the number of tasks done, of all of `cells_of`.
 
-    Returns ``{backtest, backtests, ceiling, misfit, refused, claims, changed, recorded, counted,
-    apart, against, variants: [figures with standard errors], bound, by_user, by_vc, by_job,
-    duration_model}``. `misfit` lists reasons to doubt the savings, `refused` why none is stated at
-    all. `claims` are the statements of `pipeline.replay.claims`; `changed` are those about Slurm
-    with other settings. `against` is the variant that savings are counted against. `counted` is the
-    back-test of its replay, if `backtest` is of another replay that models more. `bound` is a
-    sentence about the cost of Pellucid's bound on waiting, if many jobs waited for longer,
-    otherwise "".
-    """
+    Returns ``{seeds, moved_s, backtest, backtests, ceiling, misfit, refused, claims, changed,
+    recorded, counted, apart, against, variants: [figures with standard errors], bound, by_user,
+    by_vc, by_job, duration_model}``. `misfit` lists reasons to doubt the savings, `refused` why
+    none is stated at all. `claims` are the statements of `pipeline.replay.claims`; `changed`
+    are those about Slurm with other settings. `against` is the variant that savings are counted
+    against. `counted` is the back-test of its replay, if `backtest` is of another replay that
+    models more. `bound` is a sentence about the cost of Pellucid's bound on waiting, if many
+    jobs waited for longer, otherwise ""."""
     cells = cells_of(variants, seeds)
     known: Figures | None = None
     limited: dict[str, list[Figures]] = {}
@@ -448,8 +450,8 @@ def _bound(
     over_cells: Callable[[Sequence[Cell]], Iterator[Figures]],
     seeds: int,
 ) -> str:
-    """Return a sentence about the cost of Pellucid's bound on waiting, found by replays without it;
-    "" if few jobs waited for longer."""
+    """Return a sentence about the cost of Pellucid's bound on waiting, found by replays without
+    it; "" if few jobs waited for longer, or if Pellucid was not replayed."""
     variant = next((variant for variant in variants if variant.key == POLICY), None)
     if variant is None:
         return ""

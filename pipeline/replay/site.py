@@ -58,7 +58,7 @@ from pipeline.worlds.shape import (
 from scheduler.core.plural import count
 from scheduler.simulation.work import Workload
 
-# More jobs than this are replayed fewer times and learned from more rarely.
+# More jobs than this are replayed fewer times, unless a number is asked for.
 MANY_JOBS = 25_000
 # With more jobs than this those without GPUs are not played, unless it is asked for.
 MOST_BESIDE = 5_000
@@ -90,14 +90,15 @@ class Site:
             that ran or waited when the replayed window begins come first, with the time that they
             had left.
         recorded: one row per job of `workload`, in its order: job_id, user, vc (the partition),
-            gpus, submit, wait_s and ran_s as they happened; `carried`: whether the job only fills
-            the cluster as the window begins or the dump ends, and is left out of the figures;
-            `cause`: what it waited for (`pipeline.replay.causes`); `started_by`: the scheduling
-            pass of Slurm that started it, "" if unknown.
+            gpus, state; `submit`: when it was eligible to start, seconds since the epoch;
+            `wait_s` and `ran_s`: from then to its start, and from its start to its end;
+            `before_s`: seconds from its submission until it was eligible; `carried`: whether
+            the job only fills the cluster as the window begins or the dump ends, and is left
+            out of the figures; `cause`: what it waited for (`pipeline.replay.causes`);
+            `started_by`: the scheduling pass of Slurm that started it, "" if unknown.
         twin: the site's own Slurm, as it is imitated in a replay.
         shape: a sentence that says where the cluster's shape comes from.
-        counts: numbers of lines of the dump that were used, or left out and why; they add up to
-            `lines`.
+        counts: numbers of lines of the dump, in all (`lines`) and by what became of them.
         quarantined: number of refused lines, by reason.
         ran: one row per month of the whole dump: month, jobs, gpu_hours, avg_wait_s.
         window: days replayed, and whether the dump was too large to replay whole.
@@ -174,18 +175,21 @@ class Site:
         return frozenset((CAPACITY, LIMIT) if knows else (CAPACITY,))
 
     def arriving(self, modelled: frozenset[str]) -> Workload:
-        """Return the workload for a replay. A job that waited for a cause outside of `modelled` is
-        submitted at its recorded start, since no policy could have started it before."""
+        """Return the workload for a replay. A job that waited for a cause outside of `modelled`
+        is submitted at its recorded start, since no policy could have started it before;
+        `carried` jobs stay as they are."""
         return arriving(self.workload, self.recorded, modelled)
 
     @property
     def many(self) -> bool:
-        """Return whether there are too many jobs to fit models for every day of every replay."""
+        """Return whether there are so many jobs that each variant is replayed fewer times, if
+        no number of replays is asked for."""
         return len(self.workload.jobs) > MANY_JOBS
 
     def in_loop(self, loop: str) -> Site:
-        """Return the site for replays in an open or a closed loop (`pipeline.worlds.closed_loop`),
-        with a note about a closed one."""
+        """Return the site for replays in an open or a closed loop
+        (`pipeline.worlds.closed_loop`), with a note about a closed one. Return it unchanged if
+        no submission waits for an end."""
         workload = in_loop(self.workload, loop)
         if not workload.after:
             return self

@@ -33,7 +33,7 @@ class Twin:
         spec: the cluster as the core sees it; `names`: names of its nodes, in order.
         pools: virtual cluster of other policies -> virtual cluster here.
         asks: what each job asked for, including jobs without GPUs.
-        limits: whether limits of QOS and associations are known.
+        limits: whether limits of QOS or associations are known and enforced.
         notes: sentences that a reader must know; left_out: sentences about settings that replays
             ignore.
     """

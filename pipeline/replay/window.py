@@ -45,8 +45,8 @@ def until(table: pa.Table, last: int) -> pa.Table:
 
 
 def from_eligible(table: pa.Table) -> tuple[pa.Table, int]:
-    """Return (table, number of jobs moved), with each submission moved to the time when the job was
-    eligible to start, in the order of the new times.
+    """Return (table, number of jobs moved), with each submission moved to the time when the job
+    was eligible to start (at the latest, to its start), in the order of the new times.
 
     The new column `before_s` holds the seconds by which it was moved.
     """
@@ -61,7 +61,8 @@ def from_eligible(table: pa.Table) -> tuple[pa.Table, int]:
 
 class Window(TypedDict):
     """The window that is replayed: `days` out of `of_days` days and `of_jobs` jobs in the dump.
-    `cut` says whether the dump was too large to replay all of it."""
+    `cut` says whether the dump was too large to replay all of it. `first` is when the window
+    begins, seconds since the epoch."""
 
     days: float
     of_days: float
@@ -112,8 +113,8 @@ def opened(table: pa.Table, since: int) -> pa.Table:
 
 def _carried_over(table: pa.Table, carried: Any, since: int) -> pa.Table:
     """Return the table, sorted by submission, in which the jobs of mask `carried` are submitted
-    just before the time `since` (milliseconds). Those that already ran have only the rest of their
-    duration left."""
+    just before the time `since` (milliseconds). Those that already ran have only the rest of
+    their duration, and of their time limit, left."""
     submit, start, end = (
         table[f"{n}_time"].cast(pa.int64()).to_numpy() for n in ("submit", "start", "end")
     )

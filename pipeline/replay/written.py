@@ -64,8 +64,9 @@ def is_gres(text: str) -> bool:
 
 
 def _lines(path: Path, text: str, deep: int = 0) -> Iterator[str]:
-    """Yield the lines of a configuration file, without comments, and those of existing files that
-    it includes. `deep` is the number of files around this one."""
+    """Yield the lines of a configuration file, without comments, and those of the files that it
+    includes. Raises ParseError if one of these does not exist, or if they include each other.
+    `deep` is the number of files around this one."""
     if deep > DEEPEST:
         raise ParseError(f"Include {path.name[:80]}: files that include each other")
     for line in re.sub(r"\\\n", " ", text).splitlines():

@@ -63,8 +63,8 @@ class Inputs:
         trace: folder of the ingested dataset.
         metrics: JSON file with the errors of the duration model and its baselines.
         learning: JSON file with errors and average JCT by the number of jobs of history.
-        coming: number of draws (replays of the same jobs with another seed) of the comparison that
-            are still running. Above 0, the report gives no verdict.
+        coming: number of draws (runs of all policies with another seed) of the comparison that
+            are still to come. Above 0, the report gives no verdict.
         tried: number of the explained jobs for which changes are tried that would have started
             them; each takes seconds.
         public: whether to show also the figures of a month of the public trace.
@@ -104,9 +104,8 @@ class Check:
 def build(inputs: Inputs) -> Report:
     """Make the report from the inputs, and return it.
 
-    Raises ReportError if there is no input; and RunError, BundleError or TraceError if an input
-    cannot be read.
-    """
+    Raises ReportError if there is none of comparison, bundle, trace and metrics; and RunError,
+    BundleError or TraceError if an input cannot be read."""
     if not any((inputs.compare, inputs.bundle, inputs.trace, inputs.metrics)):
         raise ReportError("nothing to report on; give --compare, --bundle, --trace or --metrics")
     comparison = read_comparison(inputs.compare, inputs.coming) if inputs.compare else None

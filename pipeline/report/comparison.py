@@ -115,7 +115,8 @@ class Comparison:
     @property
     def best(self) -> PolicyRun:
         """Return the run with the lowest average JCT among policies that are no oracles (do not
-        know true durations), or among oracles if there are no others."""
+        know true durations), or among oracles if there are no others. If no average is known,
+        return the first run."""
         return [*self.ranked(oracle=False), *self.ranked(oracle=True), *self.runs][0]
 
     @property

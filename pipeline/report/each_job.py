@@ -247,9 +247,9 @@ class _Holders:
         self._order = {job: i for i, job in enumerate(run.jobs["job_id"].to_pylist())}
 
     def of(self, job: JobFacts, spells: Sequence[tuple[float, float]]) -> list[Any]:
-        """Return [jobs, more] for some periods of a job's wait, `spells`: the jobs with the most
-        GPU-time in these periods, each as [job, GPUs], and the number of further jobs.
-        `RunFolder.held` returns the same for one period."""
+        """Return [jobs, more] for some periods of a job's wait, `spells`: the jobs with the
+        most GPU-time in these periods, each as [job, GPUs], and the number of further jobs.
+        `RunFolder.held` finds the same jobs, without the schedule."""
         if not spells or job.vc is None:
             return [[], 0]
         starts, ends, gpus, jobs = self._on(job.vc)

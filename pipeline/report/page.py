@@ -87,7 +87,7 @@ def page(
 
 
 def release() -> str:
-    """Return the version of Pellucid."""
+    """Return the version of Pellucid; "unknown" if it is not installed as a package."""
     try:
         return version("pellucid")
     except PackageNotFoundError:

@@ -1,5 +1,5 @@
-"""Compares two policies on the same draws (replays of the same jobs with another seed): how often
-one is ahead, by how much, and whether it may be chance.
+"""Compares two policies on the same draws (runs of both with the same seed, and so with the
+same jobs): how often one is ahead, by how much, and whether it may be chance.
 
 All intervals of the report are computed here, from the logarithm of the ratio of two figures of the
 same draw, so that both bounds make sense even for ratios far from 1.

@@ -1,5 +1,5 @@
 """The report's comparison of policies: sentences, tables, and a chart with a dot for every draw
-(replay with another seed)."""
+(runs of all policies with another seed)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ class Cell:
 
     Attributes:
         text, value: the figure as it is shown, and the number that the table sorts by.
-        change: change of the report's own policy compared with this one: "−39 % (−50 % to −20 %)".
+        change: change of the report's own policy compared with this one: "pellucid −39 %"; ""
+            if they are not compared.
         verdict: ahead, behind or level; "" if there are too few draws.
     """
 
@@ -63,8 +64,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Figure:
-    """A column of a table: its key, heading and meaning, and whether less (-1) or more (+1) is
-    better."""
+    """A column of a table: its key, heading and meaning, and whether less (-1), more (+1) or
+    neither (0) is better."""
 
     key: str
     heading: str
@@ -144,8 +145,9 @@ def rivals(c: Comparison) -> list[PolicyRun]:
 
 
 def headline(c: Comparison) -> list[str]:
-    """Return sentences that compare the report's own policy with each rival, and then sentences
-    about the figures in which it is behind."""
+    """Return sentences that compare the report's own policy with each rival, then sentences
+    about the figures in which it is behind, and one about what was simulated. If no job ended,
+    return a sentence that says so."""
     own = c.own
     jct = own.mean(JCT)
     if jct is None:
@@ -358,7 +360,8 @@ class Gains:
     """Which jobs end sooner, and which later, under the report's own policy than under a rival.
 
     Attributes:
-        sooner, later: shares of all jobs of all draws that end sooner, and later.
+        sooner, later: shares of the jobs that end sooner, and later, among the jobs of all
+            draws that ended under both policies.
         later_s: median of the seconds by which the later ones end later.
         most_later: the number of GPUs, and the virtual cluster, with the largest share of jobs that
             end later, in words.
@@ -401,7 +404,8 @@ class Gains:
 
 
 def gains(c: Comparison) -> list[Gains]:
-    """Return which jobs gain and which lose, compared with each of the first `GAINS` rivals."""
+    """Return which jobs gain and which lose, compared with each of the first `GAINS` rivals of
+    which as many draws are recorded."""
     found = (_gains(c, rival) for rival in rivals(c) if len(rival.draws) == len(c.own.draws))
     return list(islice(found, GAINS))
 

@@ -48,7 +48,7 @@ class Lived:
     Attributes:
         wait_s, jct_s: wait and JCT in seconds.
         wait, whole: the same in percent of the job's longest JCT under any policy.
-        because: what it waited for, in words; "" if it did not wait.
+        because: what it waited for, in words; "" if it waited less than `LEAST_S`.
         profiled_s, ran_s: seconds on GPUs: in its profiling run, and afterwards.
         shared: with how many jobs it shared its GPUs, one after the other.
     """
@@ -76,8 +76,8 @@ class Sample:
         closeup: picture of the GPUs of its virtual cluster during its wait; None if it did not
             wait.
         terms: terms of its first predicted duration, grouped by feature.
-        tree: the decision tree for the first time that it shared GPUs, with the path marked; None
-            if it never did.
+        tree: the decision tree for the first time that it shared GPUs, with the path marked;
+            None if it never did, or if the tree is not known.
         tried: sentences about the changes tried, and which would have started the job; empty if
             none was tried.
         holders: some of the jobs that had GPUs while it waited.
@@ -117,8 +117,8 @@ def samples(
 
     The first is the job with the best story: among those that waited, shared GPUs and had a
     predicted duration, the one with the wait that is shortened most compared with the policies
-    `BESIDE`. Then come the job with the wait that is lengthened most, and that with the worst
-    prediction. No job occurs twice.
+    `BESIDE`. Then come the job with the wait that is lengthened most, that with the longest
+    wait, and that with the worst prediction. No job occurs twice.
 
     Args:
         colours: number of the colour of each run.
@@ -243,8 +243,9 @@ def _lives(job_id: str, runs: Sequence[PolicyRun], look: dict[str, int]) -> Iter
 
 
 def _because(story: Story) -> str:
-    """Return the reasons for which a job waited longest, with their shares of its wait for GPUs, in
-    words. The shares add up to the whole."""
+    """Return the reasons for which a job waited longest, with their shares of its wait for
+    GPUs, in words. The shares add up to the whole. If one reason makes up nearly all of the
+    wait, return it alone."""
     longest = sorted(story.waits, key=lambda wait: -wait.seconds)[:REASONS]
     named = [wait for wait in longest if wait.share >= LEAST_SHARE]
     if named and named[0].share > 1 - LEAST_SHARE:
@@ -292,7 +293,7 @@ def _closeup(story: Story, schedule: Schedule | None) -> Gantt | None:
 
 def _tree(run: PolicyRun, story: Story, bundle: Bundle | None) -> Drawing | None:
     """Return the decision tree for the first time that a job shared GPUs, with the path marked;
-    None if it never did."""
+    None if it never did, or if the tree is not known."""
     if not story.sharing or bundle is None:
         return None
     return lit_by(bundle, judged(story.sharing[0], *run.folder.decisions(story.job.job_id)))

@@ -65,10 +65,10 @@ class Schedule:
 
     Attributes:
         row: node -> row of its first GPU.
-        vc_of: node -> the virtual cluster that owns it.
+        vc_of: node -> the virtual cluster whose jobs held it longest.
         spells: which jobs held which GPUs when.
         until: index of a shared spell -> time when the sharing ended.
-        first, last: time of the first and the last event, seconds since the epoch.
+        first, last: time of the first and the last submission, seconds since the epoch.
     """
 
     spells: Spells

@@ -260,7 +260,8 @@ def durations(t: TraceFacts) -> Chart:
 
 
 def gpu_counts(t: TraceFacts) -> Chart:
-    """Return a chart of the shares of jobs and of GPU-time, by number of GPUs asked for."""
+    """Return a chart of the shares of jobs and of GPU-time, by number of GPUs asked for: of the
+    `SHOWN` most frequent numbers."""
     gpus, time = floats(t.jobs["gpus"]), t.gpu_s
     total = max(float(time.sum()), 1e-12)
     items = []
@@ -319,7 +320,7 @@ def vc_loads(t: TraceFacts) -> Chart:
     GPUs over the trace.
 
     If the numbers of GPUs are unknown, show each virtual cluster's share of the jobs' GPU-time.
-    """
+    Only the 18 with the largest figures are shown."""
     each = t.gpu_s
     time = {vc: float(each[rows].sum()) for vc, rows in groups(t.jobs["vc"]).items()}
     if t.capacity and t.span_s > 0:

@@ -42,7 +42,8 @@ READS: dict[str, tuple[str, ...]] = {
 
 
 def run(params: Params, shown: Shown = unseen) -> str:
-    """Write a file for each stage, with a line for each file of its code. Return a summary."""
+    """Write a file for each stage, with a line for each file of its code; remove those of an
+    earlier run. Return a summary."""
     shutil.rmtree(CODE, ignore_errors=True)
     CODE.mkdir(parents=True)
     ignored = not_read(read_text(IGNORED))

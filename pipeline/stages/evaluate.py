@@ -112,8 +112,8 @@ def evaluated(bundle: Path, trace: pa.Table, rows: Rows, rolling: DurationEvalua
 
 
 def weeks(rolling: DurationEvaluation) -> dict[str, dict[str, float]]:
-    """Return the errors in each week: {number of the week since the epoch: {figure as MLflow names
-    it: value}}."""
+    """Return the errors in each week with at least `LEAST_OF_A_WEEK` jobs: {number of the week
+    since the epoch: {figure as MLflow names it: value}}."""
     rows, score = rolling.rows, rolling.scores["ga2m"]
     number = (rows.time // (7 * DAY_S)).astype(np.int64)
     found = {}
@@ -251,8 +251,8 @@ class Foil(TypedDict):
 
 
 def foils(bundle: Path, rows: Rows, rolling: DurationEvaluation) -> list[Foil]:
-    """Return three unseen jobs, each with the most similar ended jobs: a typical one and the two
-    with the largest errors.
+    """Return three unseen jobs, each with the most similar ended jobs: one with a typical
+    error, and those that ran longer and shorter than predicted by the largest factors.
 
     Similarity is that of the exported model (`models.training.card.similar_rows`), so the similar
     jobs show why the model predicted what it did.

@@ -27,7 +27,7 @@ def run(params: Params, shown: Shown = unseen) -> str:
 
 def draw(params: Params, draws: Path) -> None:
     """Generate further draws of the synthetic trace: other users in other weeks on the same
-    cluster, one per further seed. Write them into the folder `draws`."""
+    cluster, one for each seed after the first. Write them into the folder `draws`."""
     with mapped(workers()) as over:
         for _ in over(_Another(params, draws), params.simulate.seeds[1:]):
             pass

@@ -54,8 +54,8 @@ DRAWN = 5  # draws replayed with each amount: a model is trained for every one
 
 @dataclass(frozen=True)
 class Known:
-    """A task of the stage: a draw of the trace (`seed`), and the number of last submissions before
-    the test days that the model may learn from (`jobs`)."""
+    """A task of the stage: a draw of the trace (`seed`), and the number of last submissions
+    before the test days that the model may learn from (`jobs`; `EVERYTHING`: all)."""
 
     jobs: int
     seed: int

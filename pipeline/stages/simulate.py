@@ -35,8 +35,9 @@ HEADLINE = ("fifo", "lucid", "pellucid")  # of these `dvc metrics show` tells; p
 
 @dataclass(frozen=True)
 class Draws:
-    """A callable that returns the scenario (a cluster with its jobs) of a seed: the test days of
-    the trace, or a random resample of them."""
+    """A callable that returns the scenario (a cluster with its jobs) of a seed: the test days
+    of the trace that was generated for the seed; if none was, those of the first trace, with
+    submit times that every seed but 0 moves slightly."""
 
     trace: Path
     draws: Path

@@ -332,9 +332,9 @@ class AdapterConformance:
     def check_refused(
         self, folder: Path, change: Callable[[Sample], Sample], reason: str | None = None
     ) -> str:
-        """Write samples, one of them changed by `change` so that it is wrong, and check that only
-        this row is refused, with its line and text, for `reason` if that is given. Return the text
-        of the refused row."""
+        """Write samples, one of them changed by `change` so that it is wrong, and check that
+        only this row is refused, with its line and text, for `reason` if that is given. Return
+        the reason for which it was refused."""
         jobs = samples()
         good = [job for i, job in enumerate(jobs) if i != 4]
         table, summary = self.ingested(folder, [*jobs[:4], change(jobs[4]), *jobs[5:]])

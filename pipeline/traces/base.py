@@ -206,7 +206,8 @@ class Adapter(ABC):
 
     @abstractmethod
     def read(self, path: Path, options: Options) -> Iterator[Batch]:
-        """Read ``path`` block by block, and return the batches. The class names the rules for them.
+        """Read ``path`` block by block, and yield the batches. The class names the rules for
+        them.
 
         Raises:
             TraceError: the file as a whole is not in this format.
@@ -288,8 +289,8 @@ def _unpacked(raw: BinaryIO, path: Path) -> Iterator[IO[bytes]]:
 
 
 def head(path: Path) -> bytes:
-    """Return the first bytes of a file, decompressed, without a byte order mark. Return b"" if the
-    file cannot be read."""
+    """Return the first bytes of a file (at most `HEAD_BYTES`), decompressed, without a byte
+    order mark. Return b"" if the file cannot be read."""
     try:
         with opened(path) as file, unpacked(file, path) as content:
             return content.read(HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")

@@ -151,8 +151,9 @@ def map_unique(values: pa.Array, convert: Callable[[str], Any], kind: pa.DataTyp
 
 
 def states(values: pa.Array, known: Mapping[str, State]) -> tuple[pa.Array, dict[str, int]]:
-    """Return the source's states of jobs as those of the trace schema, by the mapping ``known``. A
-    state that is not in ``known`` becomes ``unknown`` and gives a warning.
+    """Return the source's states of jobs as those of the trace schema, by the mapping
+    ``known``. A state that is missing, or not in ``known``, becomes ``unknown`` and gives a
+    warning.
 
     Returns:
         the states as a label column, and the number of rows by warning.
@@ -174,7 +175,8 @@ def states(values: pa.Array, known: Mapping[str, State]) -> tuple[pa.Array, dict
 
 
 def constant_label(value: str | None, length: int) -> pa.Array:
-    """Return a label column (dictionary-encoded text) of `length` rows, all with this value."""
+    """Return a label column (dictionary-encoded text) of `length` rows, all with this value;
+    None: null."""
     if value is None:
         return pa.nulls(length, LABEL)
     zeros = pa.array(np.zeros(length, np.int32))

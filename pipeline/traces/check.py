@@ -129,7 +129,8 @@ class Draft:
             self._odd.append((code, odd))
 
     def number(self, name: str) -> Floats:
-        """Return a numeric column of the trace as float64, with NaN where the value is unknown."""
+        """Return a numeric column of the trace as float64, with NaN where the value is unknown;
+        all NaN if there is no such column."""
         values = self.columns.get(name)
         return np.full(len(self), np.nan) if values is None else floats(values)
 
@@ -228,8 +229,9 @@ def _check_times(draft: Draft) -> None:
 
 
 def _derive_duration(draft: Draft) -> None:
-    """Set ``duration_s`` of each row to end - start, and add a warning where the recorded duration
-    differs."""
+    """Set ``duration_s`` of each row to end - start, or to the recorded duration if one of
+    these is unknown; null for a job that has not ended. Add a warning where the recorded
+    duration differs."""
     submit, start, end = (draft.millis(n) for n in ("submit_time", "start_time", "end_time"))
     recorded = draft.number("recorded_duration_s")
     ran = (end - start) / 1000

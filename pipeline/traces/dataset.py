@@ -201,7 +201,7 @@ def read_dataset(path: Path) -> pa.Table:
         A table in ``TRACE_SCHEMA``, in one chunk, one dictionary per label column.
 
     Raises:
-        TraceError: ``path`` holds no dataset.
+        TraceError: ``path`` holds no dataset, or not as many jobs as its summary says.
     """
     table = _read(path, _files(path))
     _check_whole(path, table.num_rows)

@@ -39,8 +39,9 @@ def elements(file: MeteredFile, what: str, first_keys: Sequence[str]) -> Iterato
     """Yield the elements of a file that is a JSON list, holding one chunk of it in memory. `what`
     names the file in messages.
 
-    An element that cannot be read is yielded with its fault, and reading goes on at the next place
-    that looks like the start of one: an object whose first key is one of ``first_keys``.
+    An element that cannot be read is yielded with its fault, and reading goes on at the next
+    place that looks like the start of one: an object whose first key is one of ``first_keys``.
+    Text behind the list is yielded as an element with a fault, too.
 
     Raises:
         TraceError: the file does not hold a list.

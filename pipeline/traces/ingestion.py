@@ -39,7 +39,7 @@ class IngestSummary:
         quarantined: rows refused, by reason.
         duplicates: rows equal to an earlier row in all columns. They are quarantined too.
         skipped: valid rows that stand for no job of their own, by kind.
-        unsorted: jobs submitted earlier than the job in the row before.
+        unsorted: jobs submitted earlier than some job in a row before.
         missing_starts: jobs without a start.
         repeated_job_ids: jobs whose id an earlier job has, with other values.
         warnings: doubtful values that were kept: number of jobs, by code.

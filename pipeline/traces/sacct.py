@@ -214,9 +214,9 @@ def _check_one_cluster(draft: Draft, seen: set[str], name: str) -> None:
 
 
 def _requeued(columns: Mapping[str, Any]) -> Any:
-    """Return a mask of the runs that ended because their job was requeued: Slurm states that of
-    some, and of others that the job waits, though they ended. Return None if the columns hold no
-    start or no end."""
+    """Return a mask of the runs that ended because their job was requeued. Slurm gives some of
+    them the state of a requeued job, and others that of a waiting one although they have an
+    end. Return None if the columns hold no start or no end."""
     if "start_time" not in columns or "end_time" not in columns:
         return None
     ran = pc.and_(pc.is_valid(columns["start_time"]), pc.is_valid(columns["end_time"]))
@@ -407,8 +407,9 @@ _OVER_WAITING = (State.CANCELLED, State.FAILED, State.TIMEOUT)
 
 
 def _never_started(draft: Draft) -> None:
-    """Remove the start times of jobs that never started. Slurm writes the end there for jobs that
-    were cancelled or reached their deadline while they waited, or were refused at submission."""
+    """Remove the start times and recorded durations of jobs that never started, with a warning.
+    Slurm writes the end there for jobs that were cancelled or reached their deadline while they
+    waited, or were refused at submission."""
     columns = draft.columns
     if "start_time" not in columns or "alloc_tres" not in columns:
         return

@@ -57,8 +57,8 @@ class SacctText:
 
     A job that cannot be read becomes a line with its first bytes, which no reader accepts as a job.
 
-    Reading raises TraceError if the file has no list of jobs, or ends within a job.
-    """
+    Reading raises TraceError if the file has no list of jobs, or ends before or within the
+    first of them. A later job that is cut off becomes such a line, too."""
 
     def __init__(self, file: Readable, name: str) -> None:
         self._lines = _lines(file, name)

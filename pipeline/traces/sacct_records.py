@@ -133,9 +133,9 @@ class Records:
         return bool(self._sure[0][1].fullmatch(value))
 
     def _record(self, lines: Sequence[bytes], at: int) -> tuple[bytes | None, int]:
-        """Return the record that begins at line `at`, and its number of lines. If no record begins
-        there, return None and 1. If the record may continue in the next block, return None and 0.
-        """
+        """Return the record that begins at line `at`, and its number of lines; of a blank line,
+        the line and 1. If no record begins there, return None and 1. If the record may continue
+        in the next block, return None and 0."""
         line = lines[at]
         if not line.strip() or self.whole(line) is not None:
             return self.whole(line) or line, 1
@@ -152,7 +152,8 @@ class Records:
 
     def whole(self, line: bytes) -> bytes | None:
         """Return the line with the bars in free text replaced. Return None if the line is no
-        record, or if it can be read as a record in several ways."""
+        record, or if it can be read as a record in several ways. If the last column is free
+        text, take as many of the bars as possible for part of it instead."""
         values = line.removesuffix(b"\r").decode("utf-8", "replace").split("|")
         extra = len(values) - self._width
         if extra < 0 or extra > MOST_BARS:

@@ -16,10 +16,9 @@ from pipeline.traces.tables import TableAdapter
 class Spot(TableAdapter):
     """Reads ``job_info_df.csv``. Times are seconds since the first job; requests are per worker.
 
-    A worker that asks for part of a GPU counts as one GPU, of which ``gpu_share`` is used; so does
-    the last GPU of a worker that asks for, say, 1.5. The trace has no states and no starts: it does
-    not say how a job ended or whether it was preempted.
-    """
+    The GPUs that a worker asks for are rounded up to whole ones; ``gpu_share`` is the part of
+    these that it asks for, such as 0.75 if it asks for 1.5. The trace has no states and no
+    starts: it does not say how a job ended or whether it was preempted."""
 
     name = "spot2026"
     version = 1

@@ -54,11 +54,11 @@ class Swf(Adapter):
 
     ``gpus`` are the processors requested, else those allocated. ``vc`` is the queue, else the
     partition; queues and partitions have the names that the header gives them, if there is one.
-    ``UnixStartTime`` of the header is the origin, unless one is declared; for a file without it, or
-    with 0 as converters write it, an origin must be declared. Submission times that are already
-    Unix times are read as such (``absolute_times``). A job that was cancelled in the queue never
-    started; its wait is the time until the cancellation.
-    """
+    ``UnixStartTime`` of the header is the origin, unless one is declared; for a file without
+    it, or with 0 as converters write it, the year 2000 is assumed, with a warning
+    (``origin_assumed``). Submission times that are already Unix times are read as such
+    (``absolute_times``). A job that was cancelled in the queue never started; its wait is the
+    time until the cancellation."""
 
     name = "swf"
     version = 2

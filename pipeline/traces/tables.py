@@ -89,7 +89,8 @@ class TableAdapter(Adapter):
 
 
 def split_first_line(block: Block) -> tuple[bytes, Block]:
-    """Return (first line that is not blank, rest of the block)."""
+    """Return (first line that is not blank, rest of the block); both are empty if all lines are
+    blank."""
     data, line = block.data, block.first_line
     while data:
         first, _, data = data.partition(b"\n")

@@ -43,12 +43,12 @@ class Block:
 
     @cached_property
     def ends(self) -> np.ndarray[Any, Any]:
-        """The position in `data` of the newline that ends each line."""
+        """Return the position in `data` of the newline that ends each line."""
         return np.flatnonzero(np.frombuffer(self.data, np.uint8) == NEWLINE)
 
     @cached_property
     def starts(self) -> np.ndarray[Any, Any]:
-        """The position in `data` of the first byte of each line."""
+        """Return the position in `data` of the first byte of each line."""
         return np.concatenate([[0], self.ends[:-1] + 1])
 
     def text(self, line: int) -> str:

@@ -77,8 +77,8 @@ class Answers:
         submissions: number of submissions after an earlier one of the same user in the same virtual
             cluster.
         after: number of these that came at most `within_s` seconds after an end of such a job.
-        before: number that came less than `within_s` seconds before such an end, which can only be
-            chance.
+        before: number that came at most `within_s` seconds before such an end, which can only
+            be chance.
     """
 
     within_s: float

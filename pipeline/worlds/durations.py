@@ -33,8 +33,9 @@ OLD_NAMES = {"oracle": "truth", "gpus": f"constant:{UNKNOWN_S:.0f}", "histories"
 
 
 def sources(workload: Workload, seed: int, **more: Make) -> dict[str, Make]:
-    """Return functions that make estimators, by name. `more` are added to the usual ones, or
-    replace those of the same name."""
+    """Return functions that make estimators, by name. Without the extra `train`, fitted models
+    are left out; without a time limit in the trace, so is the rule by time limits. `more` are
+    added to the usual ones, or replace those of the same name."""
     truth = TableEstimator("truth", {i: work.duration_s for i, work in workload.work.items()})
     found: dict[str, Make] = {
         "own": HistoriesEstimator,
@@ -114,7 +115,8 @@ class _Rule(Estimator):
 
 
 class ByGpuCount(_Rule):
-    """Predicts the geometric mean of the durations of ended jobs with the same number of GPUs."""
+    """Predicts the geometric mean of the durations (each plus 1 s) of ended jobs with the same
+    number of GPUs; `UNKNOWN_S` if there are none."""
 
     name = "gpu-count"
 
@@ -133,8 +135,8 @@ class ByGpuCount(_Rule):
 
 
 class LastOfUser(_Rule):
-    """Predicts the duration of the last ended job of the same user, or of the same virtual cluster
-    if the job has no user."""
+    """Predicts the duration of the last ended job of the same user, or of the same virtual
+    cluster if the job has no user; `UNKNOWN_S` if there is none."""
 
     name = "last"
 
@@ -150,7 +152,7 @@ class LastOfUser(_Rule):
 
 
 class TimeLimit(Estimator):
-    """Predicts that a job runs until its time limit."""
+    """Predicts that a job runs until its time limit, or for `UNLIMITED_S` if it has none."""
 
     name = "slurm-limit"
 

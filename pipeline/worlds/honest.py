@@ -44,7 +44,7 @@ def scenario(
             s.
         durations: source of predicted durations: `own` (the default), or a baseline: `ebm`, `lgb`
             or one of `durations.sources`.
-        compress: factor on submit times.
+        compress: factor on the times between submissions.
         bundle: use this bundle's duration model, trained elsewhere, instead of learning online.
         borrowing: whether virtual clusters may borrow GPUs (track `honest-open`).
         loop: `closed` for track `honest-closed`; see `pipeline.worlds.closed_loop`.

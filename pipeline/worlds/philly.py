@@ -40,7 +40,8 @@ _CLOCK = ZoneInfo("America/Los_Angeles")
 
 
 def load(folder: Path, *, bare: bool = False) -> Workload:
-    """Return the jobs of a folder with `philly.csv`, each row once, in order of submission.
+    """Return the jobs of a folder with `philly.csv`, in order of submission. Repeated rows, and
+    jobs of virtual clusters that are not in `VCS`, are left out and counted.
 
     Args:
         bare: leave out what the jobs train: no job has a profile, so none shares a GPU.

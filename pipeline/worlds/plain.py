@@ -160,7 +160,9 @@ def scenario(
 def of_workload(
     recorded: Workload, profiling: ProfilingPartition | None, playing: Playing = AS_IT_IS
 ) -> Scenario:
-    """Return the same as `scenario`, for a workload that was already read from its trace."""
+    """Return the same as `scenario`, for a workload that was already read from its trace.
+    Raises TrackError if there is no job to simulate, or if the cluster has none of the trace's
+    virtual clusters."""
     seed, since, bundle, loop = playing.seed, playing.since, playing.bundle, playing.loop or "open"
     name, whole = recorded.name, in_loop(recorded, loop)
     notes = _unknown_vcs(whole)

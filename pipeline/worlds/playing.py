@@ -19,9 +19,9 @@ class Playing:
             to 60 s.
         since: simulate only jobs submitted from then on (seconds since the epoch); estimators may
             learn from jobs that ended before.
-        compress: factor on submit times.
-        readable: share of the users with jobs that report, once profiled, how long they will run in
-            all.
+        compress: factor on the times between submissions.
+        readable: share of the users (of the jobs, if the trace names no users) whose jobs
+            report, while they are profiled or run, how long they will run in all.
         readable_error: standard deviation of ln(reported / true) of the time that these jobs have
             left.
         readable_commands: whether the commands of these jobs also state their amount of work.

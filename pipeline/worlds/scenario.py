@@ -87,8 +87,8 @@ class Scenario:
 
     @property
     def partition(self) -> ProfilingPartition | None:
-        """The profiling partition that policies are given: `profiling`, which may be a larger share
-        of the cluster where no job has a user, unless a share was asked for."""
+        """Return the profiling partition that policies are given: `profiling`. If no job has a
+        user, and no share was asked for, it may be a larger share of the cluster."""
         given = self.profiling
         if given is None or "largest_share" in given.model_fields_set:
             return given
@@ -135,8 +135,9 @@ class Scenario:
         return notes
 
     def _judged_otherwise(self, policy: str) -> str:
-        """Return a note if the policy shares GPUs in another way than the one in which the pairs
-        behind its predictor were measured. Return "" if it does not, or if it uses no predictor."""
+        """Return a note if the policy shares GPUs in another way than the one in which the
+        pairs behind its predictor were measured. Also return a note if its setting sharing.mode
+        lets no jobs share. Return "" otherwise, or if it uses no predictor."""
         spec = self.spec(policy)
         rules = getattr(spec.settings, "sharing", None)
         if not isinstance(rules, SharingRules) or rules.mode is None:
@@ -252,8 +253,8 @@ class Cost:
 
 
 class Meter:
-    """Measures the time and memory that this process uses from the meter's creation on: wall time,
-    CPU time (user + system, all threads) and peak memory."""
+    """Measures wall time and CPU time (user + system, all threads) of this process from the
+    meter's creation on, and the peak of its memory since the process began."""
 
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.process_time()

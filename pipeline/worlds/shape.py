@@ -31,7 +31,7 @@ PER_NODE = 8  # where a dump tells neither nodes nor their number
 USUAL = {1, 2, 3, 4, 6, 8, 16}  # GPUs of a node
 LOAD = 0.9
 SHOWN = 8  # virtual clusters named in a sentence
-PLENTY = 1_000_000  # CPUs, and MiB, of a node that nobody described
+PLENTY = 1_000_000  # CPUs, and GiB, of a node that nobody described
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ def _node(name: str, partitions: Sequence[str], types: Mapping[str, int]) -> Nod
 def nodes_listed(path: Path) -> list[Node]:
     """Return the nodes in the output of `scontrol show nodes` or of `sinfo -N -o "%N %P %G"`.
 
-    Lines of a listing of `sinfo` that are not of this form are left out. Raises UserError if the
-    file cannot be read, if none is, or if a value that is needed cannot be read.
-    """
+    Lines of a listing of `sinfo` that are not of this form are left out. Raises UserError if
+    the file cannot be read, if it names no node, or if a value that is needed is not as Slurm
+    prints it."""
     try:
         text = read_text(path, LARGE, errors="replace")
     except OSError as error:
@@ -136,12 +136,14 @@ def _of_sinfo(text: str) -> Iterator[Node]:
 def from_nodes(
     listed: Sequence[Node], given: str, used: Iterable[str], hide: Hide, *, bare: bool = False
 ) -> Shape:
-    """Return the shape of a cluster with the given nodes.
+    """Return the shape of a cluster with the given nodes. Raises UserError if no node has both
+    GPUs and a partition.
 
     Args:
         listed: all nodes; those without GPUs are left out unless `bare`.
         given: option and file that the nodes come from, for messages.
-        used: partitions that occur in the dump; others are ignored.
+        used: partitions that occur in the dump. Others are ignored, except that a node in none
+            of them stays in its first partition.
         hide: returns the name that replaces the name of a partition.
     """
     having = [node for node in listed if (node.gpus or bare) and node.partitions]
@@ -367,8 +369,8 @@ def inferred(table: pa.Table, instead: str = "--nodes or --site") -> Shape:
 
 
 def _load(table: pa.Table) -> Floats:
-    """Return, for each job, the number of GPUs that it kept busy on average over the whole trace,
-    plus a tenth."""
+    """Return, for each job, the number of GPUs that it kept busy on average over the whole
+    trace, divided by `LOAD`."""
     submit = _floats(pc.cast(table["submit_time"], pa.int64())) / 1000
     took = np.nan_to_num(_floats(table["duration_s"]))
     span = max(float(np.ptp(submit)) if len(submit) else 0.0, float(took.max(initial=0.0)), 1.0)

@@ -52,8 +52,8 @@ class Venus:
         return {row["job_id"]: float(row["priority"]) for row in rows}
 
     def forecast(self, compress: float = 1.0) -> TableForecaster:
-        """Return the published forecast of arrivals, adapted to submit times that are multiplied by
-        `compress`."""
+        """Return the published forecast of arrivals, adapted to times between submissions that
+        are multiplied by `compress`."""
         rows = read_rows(self.folder / "peer_throughput_pred.csv")
         bins = range(round(len(rows) * compress))
         played = [rows[min(int(i / compress), len(rows) - 1)] for i in bins]
@@ -181,14 +181,14 @@ def jitter(
     permute: bool = True,
     most_s: float = 60.0,
 ) -> Workload:
-    """Return the workload as it is replayed with this seed: workloads permuted, and submit times
-    slightly moved.
+    """Return the workload as it is replayed with this seed: what jobs train permuted, and
+    submit times slightly moved.
 
     The eight columns that say what a job trains are permuted over the jobs, so that a profile
-    reveals nothing about a duration. Without `permute`, every job keeps its own. Seed 0 keeps exact
-    submit times; other seeds move each by a random 0 to `most_s` seconds, and sort the jobs again.
-    `compress` multiplies submit times (below 1: a busier month).
-    """
+    reveals nothing about a duration. Without `permute`, every job keeps its own. Seed 0 keeps
+    exact submit times; other seeds move each by a random 0 to `most_s` seconds, and sort the
+    jobs again. `compress` multiplies the times since the first submission (below 1: a busier
+    month)."""
     rng = np.random.default_rng(seed)
     jobs = workload.jobs
     permutation = rng.permutation(len(jobs))

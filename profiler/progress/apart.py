@@ -148,7 +148,8 @@ class Reading:
             reader.end()
 
     def put(self, task: _Task) -> None:
-        """Queue a task for the reading process, after those queued before."""
+        """Queue a task for the reading process, behind those queued before; an "end" goes before
+        all others. After `close`, do nothing."""
         with self._changed:
             if self._closed:
                 return
@@ -314,7 +315,7 @@ class Followed:
 
     def end(self, at_s: float, done: Callable[[], None]) -> None:
         """Have the last lines of an ended job read. When `ended` is set, `done` is called in
-        another thread.
+        another thread; at once, with an empty `ended`, for a job that is never read again.
         """
 
         def heard(answer: Answer | None) -> None:

@@ -18,8 +18,8 @@ class Fits:
         self._done = self._of = 0.0
 
     def take(self, line: str) -> list[Mark]:
-        """Take in a line of output. Return the number of fits that are over with it; [] if the
-        line says nothing of a fit.
+        """Take in a line of output. Return, as a mark, how many fits are over with it; [] if the
+        line does not say that a fit is over.
         """
         if "totalling" in line and (found := _TOTAL.search(line)) is not None:
             self._done, self._of = 0.0, float(found[1])

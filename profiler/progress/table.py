@@ -112,7 +112,8 @@ def use(path: Path) -> tuple[Format, ...]:
 
 @cache
 def own() -> tuple[Format, ...]:
-    """Return the formats of the file in use, or none where no file is in use."""
+    """Return the formats of the file in use; none where no file is in use, or it is not right any
+    more."""
     path = os.environ.get(VARIABLE)
     try:
         return read(Path(path)) if path else ()

@@ -51,7 +51,8 @@ class Tail:
                     os.close(file)
 
     def afresh(self) -> Tail:
-        """Return a new reader that starts where the last `look` stopped, and knows nothing else."""
+        """Return a new reader that starts where the last `look` stopped. Of what this one knows, it
+        knows only the amount of training asked for."""
         fresh = Tail(self._output, self._amount, self._own)
         fresh._offset = self._offset
         return fresh

@@ -40,8 +40,9 @@ class Answer:
         number: number of the request.
         failed: the job's output could not be read, and the job is forgotten.
         progress: the new progress; None: no change.
-        beside: only the pace alone is known, so that the pace beside another job is being measured.
-        speed: relative speed that this measurement gave.
+        beside: the job's pace beside another job is being measured. False: its pace alone is not
+            known, or nobody asked for that.
+        speed: the job's speed relative to alone by that measurement; None: not known yet.
         complaint: what the last lines of the output say about memory.
         line: the last line, for display only.
         cpu_s: processor seconds spent on the request.

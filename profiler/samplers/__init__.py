@@ -57,18 +57,18 @@ class Sampler(Protocol):
     missing: dict[str, str]
 
     def begin(self) -> None:
-        """Called when a recording begins. From then on, readings do not include what was read
-        before."""
+        """Called when a recording begins. Rates and means that are read later count from then
+        on."""
         ...
 
     def read(self, pids: Sequence[int]) -> Reading:
-        """Return all readings; called at 5-10 Hz. Rates are those since the previous call, so the
-        first call returns no rates."""
+        """Return all readings; called at the slow rate, 1-20 Hz. Rates are those since the previous
+        call. In the first call they are NaN or left out."""
         ...
 
     def read_fast(self, pids: Sequence[int]) -> Reading:
         """Return readings of the few signals that are cheap to read and in which single training
-        steps show. Called at 20-100 Hz."""
+        steps show. Called at the fast rate, up to 100 Hz if not chosen otherwise."""
         ...
 
     def describe(self) -> list[dict[str, object]]:
@@ -80,7 +80,8 @@ class Sampler(Protocol):
 
 @dataclass
 class Combined:
-    """Several samplers read as one: their readings are merged."""
+    """Several samplers read as one: their readings are merged. Of two values for one field, the
+    first that is known counts, or at the fast rate the last."""
 
     parts: Sequence[Sampler]
     device: Device = field(init=False)
@@ -123,8 +124,8 @@ class Combined:
 
 
 class Rate:
-    """Turns readings of a counter into rates per second. If the counter was reset, it starts
-    again."""
+    """Turns readings of a counter into rates per second. The rate is NaN at the first reading, and
+    at the first after the counter was reset."""
 
     def __init__(self) -> None:
         self._last: tuple[float, float] | None = None

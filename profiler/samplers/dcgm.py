@@ -35,7 +35,7 @@ UPDATE_US = 100_000
 
 def bindings() -> Any:
     """Return DCGM's Python module `DcgmReader`, or None if it is not installed or cannot be
-    imported."""
+    imported. It is looked for in the folder named by DCGM_PYTHON, then in `PLACES`."""
     extra = os.environ.get("DCGM_PYTHON", "")
     for place in (extra, *PLACES):
         if place and (Path(place) / "DcgmReader.py").is_file():

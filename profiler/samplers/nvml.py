@@ -80,7 +80,7 @@ class Gpu:
 
 def open_nvml(module: Any = None) -> Any:
     """Return the initialised pynvml module. Raises DriverMissing, which says whether the module or
-    the driver is missing."""
+    the driver is missing, or DriverSilent if the driver does not answer."""
     if module is None:
         try:
             module = importlib.import_module("pynvml")
@@ -232,7 +232,8 @@ def choose(gpus: Sequence[Gpu], wanted: Sequence[str]) -> list[Gpu]:
     """Return GPUs by label (``0``, ``0:1``) or UUID, all of `wanted` in that order. A UUID may be
     shortened to its beginning, as for CUDA.
 
-    Raises NoSuchGpu if a GPU does not exist, and BadOption if the beginning of a UUID is ambiguous.
+    Raises NoSuchGpu if a GPU does not exist or is split by MIG, and BadOption if the beginning of a
+    UUID is ambiguous or a GPU is named twice.
     """
     found: list[Gpu] = []
     for name in wanted:
@@ -255,7 +256,8 @@ def choose(gpus: Sequence[Gpu], wanted: Sequence[str]) -> list[Gpu]:
 
 
 def check_free(nvml: Any, gpus: Iterable[Gpu]) -> None:
-    """Raise GpuBusy if a process already computes on one of the GPUs."""
+    """Raise GpuBusy if a process already computes on one of the GPUs. Also raise it if more than
+    `TAKEN_MIB` of a GPU's own memory are in use and no process is seen that computes."""
     for gpu in gpus:
         owners = _owners(nvml, gpu)
         if owners:
@@ -360,8 +362,9 @@ class _Watch:
             self.missing[f"{self.gpu.channel}.{name}"] = why
 
     def _drop(self, fields: Iterable[str], error: Exception) -> bool:
-        """Record in `missing` that the driver refused `fields`. Return whether it always will, so
-        that the probe can be dropped."""
+        """Record in `missing` why the driver refused `fields`, unless the failure is temporary. Set
+        `lost` if the driver or GPU was reset. Return whether the driver always will refuse, so that
+        the probe can be dropped."""
         number = getattr(error, "value", 0)
         self.lost = self.lost or number in LOST
         why = FOR_GOOD.get(number) or LOST.get(number)
@@ -511,7 +514,7 @@ class _Watch:
 
     def again(self) -> _Watch:
         """Return new probes of the same GPU, after the NVML library was initialised again. The GPU
-        is found by its UUID."""
+        is found by its UUID. What is `missing` of it is looked for again."""
         handle, parent = self.nvml.nvmlDeviceGetHandleByUUID(self.gpu.uuid), self.gpu.parent
         if self.gpu.mig:
             parent = self.nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)

@@ -76,7 +76,8 @@ def on_freest(free: list[int], gpus: int) -> Allocation | None:
     """Return an allocation on the node with most free GPUs, then the next (the lowest index on
     ties).
 
-    Takes what it gives out of `free`; None, and `free` as it was, when there is not enough.
+    Takes what it gives out of `free`. Returns None, and leaves `free` as it was, when there is not
+    enough or `gpus` is below 1.
     """
     if gpus > sum(free) or gpus < 1:
         return None

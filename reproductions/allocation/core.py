@@ -80,7 +80,8 @@ class AllocationCore:
     # --- events -----------------------------------------------------------------------------
 
     def submitted(self, job: Job, now: float) -> None:
-        """Called when a job is submitted. It is refused at once if it can never run."""
+        """Called when a job is submitted. It is refused at once if it can never run. Raises
+        ValueError if it was submitted already."""
         if job.job_id in self.jobs:
             raise ValueError(f"job {job.job_id} was submitted twice")
         active = ActiveJob(job, self._arrivals, since=now, settled=now)

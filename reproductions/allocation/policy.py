@@ -124,7 +124,8 @@ class DecisionInput:
         now: seconds since the epoch.
         jobs: every active job, in order of arrival.
         nodes: every node, by index.
-        submitted, ended: jobs that came and went since the last allocation.
+        submitted: ids of jobs that were submitted since the last allocation.
+        ended: ids of jobs that ended since then.
     """
 
     now: float
@@ -218,8 +219,8 @@ class AllocationPolicy(ABC):
     def tune(self, job: ActiveJob, allocation: Allocation) -> tuple[Batch, Evidence] | None:
         """Return the batch of a job on an allocation, for policies with `Capability.BATCH`.
 
-        Asked when a job gets GPUs and whenever it has got on (an epoch or a round is over). None
-        leaves what is.
+        Called at each allocation for every job that gets GPUs, and after each of its epochs or
+        rounds. None leaves the batch as it is.
         """
         return None
 

@@ -79,7 +79,8 @@ class Coming:
 
     def _mean(self, series: str, now: float) -> float | None:
         """Return the mean of the model's forecast of one series of arrivals, made at the end of the
-        last complete interval; None if too few arrivals are known."""
+        last complete interval; None if there is no model of it, or arrivals are known for less than
+        a day."""
         model, last = self._models.arrivals, int(now // BIN_S)
         if model is None or f"{series}@{LEAD}" not in model.models or self._first is None:
             return None

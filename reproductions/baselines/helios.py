@@ -122,7 +122,8 @@ class HeliosEstimator(Estimator):
         return Estimate(self.gpu_s(job, now) / job.gpus)
 
     def gpu_s(self, job: Job, now: float) -> float:
-        """Return the predicted GPU-seconds of a job."""
+        """Return the predicted GPU-seconds of a job; `UNKNOWN_GPU_S` if neither the forest nor the
+        rolling mean predicts any."""
         rolling = self.rolling(job)
         seconds = self.forest(job, now) if self.forest is not None else None
         if seconds is None or seconds <= 0:

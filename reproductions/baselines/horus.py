@@ -256,7 +256,8 @@ class Horus(Policy):
     def _refused(
         self, turn: Turn, queued: QueuedJob, run: Run, other: Use, total_pct: float
     ) -> Reason | None:
-        """Return the reason why `queued` may not share the GPUs of `run`; None if it may."""
+        """Return the reason why `queued` may not share the GPUs of `run`; None if it may. Record
+        for `run` the memory in `other`, its predicted use."""
         turn.known(run).predicted_mib = other.mem_mib
         rule = turn.may_share(queued, run)
         if rule is None and total_pct > self.limit_pct:

@@ -208,9 +208,9 @@ class Lucid(Policy):
                 turn.wait(queued, guard or turn.capacity_reason(queued))
 
     def _partner(self, turn: Turn, queued: QueuedJob) -> tuple[Run | None, Reason | None]:
-        """Return (running job to share with, None), or (None, the rule that refused a candidate),
-        or (None, None) if there is no candidate. Record the prediction, or the closest refusal, on
-        `queued`.
+        """Return (running job to share with, None). If there is none, return (None, rule) where the
+        memory or the interference rule refused a candidate, otherwise (None, None). Record the
+        prediction, or the closest refusal, on `queued`.
         """
         best: tuple[float, Run, PairPrediction] | None = None
         closest: tuple[Reason, Run, PairPrediction | None] | None = None  # of those refused

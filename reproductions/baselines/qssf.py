@@ -12,8 +12,8 @@ class Qssf(Policy):
     """Orders the queue by predicted duration x GPUs. The first job that does not fit blocks the
     rest.
 
-    A quirk of the published simulator: jobs that meet an empty queue are ordered by GPU count
-    alone, and get their predicted key only once they have to wait.
+    With `gpu_count_first`, a quirk of the published simulator is copied: jobs that meet an empty
+    queue are ordered by GPU count alone, and get their predicted key only once they have to wait.
     """
 
     name = "qssf"

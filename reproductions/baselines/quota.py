@@ -21,7 +21,7 @@ def by_quota(
     Args:
         line: running and waiting jobs, best first.
         stop: called with a running job that gets no GPUs, and the id of the first waiting job that
-            does.
+            does (None: no waiting job does).
     """
     quota = turn.pool.gpus
     inside: list[QueuedJob] = []

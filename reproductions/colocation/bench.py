@@ -110,8 +110,8 @@ class Plan:
         self.journal, self.settings = journal, settings
 
     def done(self, item: Item) -> bool:
-        """Return whether an item needs no more measurements: its means are tight, it was tried
-        `max_repeats` times, or it does not fit into memory.
+        """Return whether an item needs no more measurements: its means are tight after at least
+        `min_repeats` good ones, it was tried `max_repeats` times, or it does not fit into memory.
         """
         tried = list(self.journal.of(item))
         if any(m.outcome == "does not fit" for m in tried):
@@ -307,7 +307,8 @@ class Bench:
         return True
 
     def measure(self, item: Item, workers: Sequence[Worker]) -> Measurement:
-        """Make one repeat: start, settle, watch for the window, stop. Return the measurement."""
+        """Make one repeat: start, settle, watch for the window, stop. Return the measurement. If a
+        job fails or does not fit into memory, that is its outcome; nothing is raised."""
         settings = self.settings
         used = workers[: len(item.configs)]
         seconds = settings.solo_s if len(used) == 1 else settings.pair_s

@@ -79,7 +79,8 @@ def campaign(
     with_mps: bool,
     quiet: bool = False,
 ) -> dict[str, Any]:
-    """Measure for at most `minutes`, and write tables and card. Return a summary.
+    """Measure for at most `minutes`, and write tables and card. Return a summary. Ctrl-C ends the
+    measuring early; what was measured is written all the same.
 
     Args:
         names: configurations; empty: all of them.

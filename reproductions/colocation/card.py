@@ -79,7 +79,8 @@ def write_card(
     pairs: pa.Table,
     spread: dict[str, list[float]],
 ) -> Path:
-    """Fill TEMPLATE with figures from the measurements. Return the path of the card."""
+    """Fill TEMPLATE with figures from the measurements, and write it into `folder`. Return the path
+    of the card."""
     text = TEMPLATE
     values = {
         "DEVICE": summary["device"],

@@ -74,7 +74,7 @@ class Journal:
         """Open or begin a journal. `header` must equal the stored one.
 
         Raises:
-            BadOption: the folder holds measurements made differently.
+            BadOption: the folder holds measurements made differently, or a file that is no journal.
         """
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / NAME

@@ -28,7 +28,8 @@ def available() -> str:
 
 @contextmanager
 def daemon(folder: Path, visible: str, patience_s: float = 10.0) -> Iterator[Mapping[str, str]]:
-    """Run the control daemon inside the block. Gives the environment that its clients need.
+    """Run the control daemon inside the block. Yield the environment variables that its clients
+    need.
 
     Raises:
         NotSupported: it is not installed or does not come up; the message says why.

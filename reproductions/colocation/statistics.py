@@ -17,7 +17,7 @@ class Mean:
     Attributes:
         sd: sample standard deviation; NaN for one repeat.
         half_width: of the 95 % confidence interval (Student), relative to the mean; infinite for
-            one repeat.
+            one repeat, and where the mean is 0.
     """
 
     value: float
@@ -30,7 +30,8 @@ class Mean:
 
 
 def mean_of(values: Sequence[float]) -> Mean:
-    """Return mean, spread and confidence of independent repeats."""
+    """Return mean, spread and confidence of independent repeats. Raises ValueError if there are
+    none."""
     y = np.asarray(values, dtype=float)
     if y.size == 0:
         raise ValueError("no measurement")
@@ -44,7 +45,8 @@ def mean_of(values: Sequence[float]) -> Mean:
 
 def ratio_of(together: Sequence[float], alone: Sequence[float]) -> Mean:
     """Return the mean of `together` divided by the mean of `alone`, with its uncertainty: relative
-    uncertainties add in quadrature.
+    uncertainties add in quadrature. Raises ValueError if either is empty, or the mean of `alone` is
+    not above 0.
     """
     top, bottom = mean_of(together), mean_of(alone)
     if bottom.value <= 0:

@@ -83,7 +83,8 @@ def solo_table(journal: Journal, tolerance: float) -> pa.Table:
 
 
 def pair_table(journal: Journal, tolerance: float) -> pa.Table:
-    """Return one row per pair and sharing mode, sorted; speeds relative to the same job alone."""
+    """Return one row per pair and sharing mode, sorted; speeds are relative to the same job alone.
+    Pairs with a job that made no progress alone are left out."""
     rows = []
     for item, good in _good(journal).items():
         if len(item.configs) != 2:

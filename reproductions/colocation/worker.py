@@ -121,7 +121,9 @@ class Worker:
 
     def await_event(self, *events: str, timeout_s: float) -> dict[str, Any]:
         """Return the next message whose kind is one of `events`. Progress reports that come before
-        it are recorded.
+        it are recorded. Raises WorkerFailed if none comes within `timeout_s` seconds, and errors
+        as `_take` does. If the worker has ended, raises NotSupported (it has no torch),
+        DriverMissing (no GPU) or WorkerFailed.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -154,8 +156,8 @@ class Worker:
             raise (DoesNotFit if kind == "out_of_memory" else WorkerFailed)(message["text"])
 
     def order(self, config: Config, report_every_s: float = 0.3) -> None:
-        """Send the worker the order to train a workload. To wait until training has begun, call
-        `ready`.
+        """Send the worker the order to train a workload, and forget its earlier progress reports.
+        To wait until training has begun, call `ready`.
         """
         self.progress, self.training = [], True
         self._tell(
@@ -172,7 +174,8 @@ class Worker:
         self.progress.append(_progress(message))
 
     def follow(self, until: float) -> None:
-        """Take in progress reports until a moment of time.monotonic()."""
+        """Take in progress reports until a moment of time.monotonic(). Raise WorkerFailed if the
+        worker has died, and errors as `_take` does."""
         while (left := until - time.monotonic()) > 0:
             try:
                 message = self._messages.get(timeout=left)
@@ -224,7 +227,9 @@ class Worker:
         return (last.steps - first.steps) / (last.t - first.t)
 
     def between(self, start: float, end: float) -> tuple[Progress, Progress]:
-        """Return the first and the last progress report of a window."""
+        """Return the first and the last progress report of a window. If it holds fewer than two, or
+        fewer than four steps, return the nearest ones outside of it. Raise WorkerFailed where there
+        are no two."""
         points = self.progress
         inside = [p for p in points if start <= p.t <= end]
         if len(inside) < 2 or inside[-1].steps - inside[0].steps < 4:
@@ -236,7 +241,7 @@ class Worker:
         return inside[0], inside[-1]
 
     def close(self) -> None:
-        """End the process; idempotent."""
+        """End the process. If it has ended, do nothing."""
         if self._process.poll() is None:
             try:
                 assert self._process.stdin is not None

@@ -54,12 +54,12 @@ def sentence(figure: Figure) -> str:
 
 
 def number(value: float | str) -> str:
-    """Return a value for reading, with seven significant digits."""
+    """Return a value for reading: a number with seven significant digits, a text as it is."""
     return value if isinstance(value, str) else f"{value:.7g}"
 
 
 def markdown(rows: list[tuple[str, Figure]]) -> str:
-    """Return all figures as a table."""
+    """Return all figures as a table in Markdown."""
     lines = [
         "| system | figure | reference | measured | tolerance | holds | CPU s |",
         "|---|---|---|---|---|---|---|",

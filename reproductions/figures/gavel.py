@@ -54,7 +54,8 @@ def figures(data: Path) -> Iterable[Figure]:
 
 
 def optima() -> Iterator[Figure]:
-    """Yield figures on programs of three jobs, whose optima are known from two other solvers."""
+    """Yield figures on programs of two or three jobs, whose optima are known from two other
+    solvers."""
     steps = np.array([1000.0, 2000.0, 3000.0])
     small = Problem.of([[4, 1], [3, 1], [2, 1]], [1, 1])
     gangs = Problem.of([[10, 5, 1], [8, 7, 1], [6, 2, 1]], [2, 1, 1], [2, 1, 1])

@@ -31,8 +31,8 @@ def figures(data: Path) -> Iterable[Figure]:
 
 
 def epoch_errors(jobs: int = 200) -> list[float]:
-    """Return the relative error of the epoch of convergence, predicted from half of a noisy
-    curve.
+    """Return, for each of `jobs` noisy curves, the relative error of the epoch of convergence as
+    predicted from half of the curve. Curves whose half has fewer than ten points are left out.
     """
     rng = np.random.default_rng(1)
     errors = []
@@ -102,7 +102,8 @@ def all_reduce(data: Path) -> Iterator[Figure]:
 
 
 def curves(data: Path) -> Iterator[Figure]:
-    """Yield the error of the final loss, predicted at four fifths of the training, by both fits."""
+    """Yield, for each application of at least ten epochs, the error of the final loss predicted by
+    `fit_envelope` at four fifths of the training. Its note has the error of the published fit."""
     clock = CpuClock()
     for name, app in applications(data / "pollux" / "traces").items():
         if app.epochs < 10:

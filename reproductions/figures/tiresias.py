@@ -37,7 +37,8 @@ SCHEDULES: dict[str, dict[str, Any]] = {
 
 
 def workloads(data: Path) -> dict[str, list[GangJob]]:
-    """Return the released trace, stretched tenfold and thirtyfold."""
+    """Return the released trace as it is ("60"), and stretched tenfold ("x10") and thirtyfold
+    ("x30")."""
     trace = data / "tiresias" / TRACE
     stretched = {"60": 1.0, "x10": 10.0, "x30": 30.0}
     return {name: read_trace(trace, stretch=factor)[0] for name, factor in stretched.items()}
@@ -48,8 +49,8 @@ def average_jct_s(outcome: Outcome) -> float:
 
 
 def figures(data: Path) -> Iterable[Figure]:
-    """Yield the figures that compare average completion times and numbers of preemptions with the
-    table of the published simulator.
+    """Yield the figures that compare average completion times and numbers of preemptions and
+    promotions with those of the published simulator.
     """
     rows = workloads(data)
     clock = CpuClock()

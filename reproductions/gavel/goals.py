@@ -145,8 +145,8 @@ def _eased(goal: Goal) -> Goal:
 
 
 def _weights(problem: Problem, entities: Sequence[Entity] | None, open_: Floats) -> Floats:
-    """Return (n,) the weight with which each job's share rises in this step; 0 for jobs that are
-    done, or that wait for another job of their entity.
+    """Return (n,) the weight with which each job's share rises in this step; 0 for jobs whose
+    throughput can rise no further, or that wait for another job of their entity.
     """
     if entities is None:
         return np.where(open_, problem.weights, 0.0)

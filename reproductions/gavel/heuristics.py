@@ -48,7 +48,7 @@ def introspected(
     problem: Problem, pairs: list[tuple[int, int]], rng: np.random.Generator
 ) -> list[tuple[int, int]]:
     """Return Gandiva's pairs by trial: pairs that proved good stay, the other jobs are paired at
-    random. Without more jobs than GPUs there are no pairs.
+    random. If jobs ask for no more GPUs than there are, there are no pairs.
 
     A pair is good when its summed speeds, averaged over the types, are at least FAIR_PAIR. Xiao et
     al., OSDI'18.

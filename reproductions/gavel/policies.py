@@ -60,8 +60,8 @@ class BlindLeastAttainedService(GavelPolicy):
 
 
 class Makespan(GavelPolicy):
-    """A policy that minimises the time until all jobs are done. As published, it takes the first
-    optimum that the solver finds.
+    """A policy that minimises the time until all jobs are done. With `as_published`, it takes the
+    first optimum that the solver finds; otherwise the one that `goals.refined` returns.
     """
 
     name = "gavel-makespan"
@@ -188,8 +188,8 @@ class FirstCome(GavelPolicy):
 
 
 class Gandiva(GavelPolicy):
-    """A policy that gives all jobs equal time. When there are more jobs than GPUs, it pairs jobs by
-    trial.
+    """A policy that gives all jobs equal time. When jobs ask for more GPUs than there are, it pairs
+    jobs by trial.
     """
 
     name = "gavel-gandiva"

@@ -121,8 +121,8 @@ class Plan:
 class GavelSettings(PolicySettings):
     """Settings of Gavel's policies.
 
-    As published, a round is over when its last job has made the whole steps that fit into it (needs
-    a truth with leases), and a job without shares yet may win a turn, but does not run.
+    With `as_published`, a round is over when its last job has made the whole steps that fit into it
+    (needs a truth with leases), and a job without shares yet may win a turn, but does not run.
     """
 
     round_s: float = setting(360.0, "time between two assignments of GPUs to jobs", unit="s", gt=0)

@@ -25,7 +25,8 @@ TOLERANCE = 1e-7  # of HiGHS; a smaller share of time is none
 
 
 class Infeasible(ValueError):
-    """Raised when no allocation meets the throughput floors of a goal."""
+    """Raised when no allocation meets the throughput floors of a goal, or the solver finds
+    none."""
 
 
 @dataclass(frozen=True, eq=False)

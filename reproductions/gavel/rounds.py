@@ -161,7 +161,7 @@ def place(
     types: Sequence[str],
 ) -> dict[Combination, Allocation]:
     """Return an allocation for every turn. Large jobs are placed first. A job stays on its nodes if
-    they are of the right type; the others are placed on nodes by index.
+    they are of the right type and its GPUs are free; the others are placed on nodes by index.
     """
     free = [node.gpus for node in nodes]
     placed: dict[Combination, Allocation] = {}

@@ -73,7 +73,7 @@ def step_s(times: StepTimeOracle, gpus: int, node_gpus: int) -> float:
     """Return the seconds of a parameter update on so many GPUs, where nodes are filled one after
     another.
 
-    On one GPU an update always takes two passes, so that the gradient's noise can be measured.
+    On one GPU an update takes at least two passes, so that the gradient's noise can be measured.
     """
     batch = times.batch(gpus)
     if gpus == 1 and not batch.accumulation:

@@ -188,8 +188,9 @@ class Optimus(AllocationPolicy):
     def _stay(
         self, snapshot: DecisionInput, counts: dict[str, int], beliefs: dict[str, _Belief]
     ) -> set[str]:
-        """Return the ids of running jobs for which a new number of GPUs would save less than the
-        restart costs. Set their entries in `counts` to the numbers that they hold.
+        """Return the ids of running jobs that keep their number of GPUs: those for which more
+        GPUs are not worth a restart, and those whose GPUs nobody else would take. Set their
+        entries in `counts` to the numbers that they hold. Return none if a restart costs nothing.
         """
         stays: set[str] = set()
         if not self.resize_cost_s:

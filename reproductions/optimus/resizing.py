@@ -47,8 +47,9 @@ class Resizing:
             stay_s: seconds to completion with the GPUs held.
             move_s: seconds to completion with the new number of GPUs.
 
-        The saving counts only in proportion to how much of the time left an allocation usually
-        lasts. It must exceed the cost MARGIN times.
+        The first change always pays. A later one does not within `cost_s` / `share` seconds of the
+        last. Otherwise the saving must exceed the cost MARGIN times. It counts only in proportion
+        to how much of the time left an allocation usually lasts.
         """
         if self.changed_at is None:
             return True

@@ -24,7 +24,7 @@ ACROSS = 1.1
 
 
 class TooFewObservations(ValueError):
-    """Raised when a model has more parameters than distinct observations."""
+    """Raised when a model is to be fitted to no observation at all."""
 
 
 class StepObservation(NamedTuple):

@@ -68,8 +68,8 @@ class Knapsack:
         return bool(within and len(set(owners.tolist())) == len(picked))
 
     def constraints(self) -> coo_array:
-        """Return the matrix of the linear constraints: one row for each resource, then one for each
-        job with several choices.
+        """Return the matrix of the linear constraints: one row for each resource and, if `jobs` is
+        given, one for each job.
         """
         rows = [coo_array(self.weights.T)]
         if self.jobs is not None and len(self.jobs):

@@ -36,7 +36,7 @@ from scheduler.core.settings import PolicySettings, setting
 class SmdSettings(PolicySettings):
     """Settings of `smd`. The utility is the same for every job, as the traces name none."""
 
-    worth: float = setting(1.0, "value (utility) of a job that is completed at once", gt=0)
+    worth: float = setting(1.0, "most that completing a job can be worth (utility)", gt=0)
     urgency: float = setting(
         1.0,
         "how fast the value of a completed job falls with the time to its completion; 0: not at "

@@ -16,7 +16,7 @@ class Utility:
     take on the GPUs it asks for.
 
     Attributes:
-        worth: value of completing the job at once.
+        worth: upper bound of the value; nearly the value of completing the job at once.
         urgency: 0 for a job that can wait, 0.01 to 1 for one that cannot wait long, 4 to 6 for one
             with a hard deadline.
         due: time at which half of the value is lost.

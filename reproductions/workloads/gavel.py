@@ -203,7 +203,7 @@ def read_workload(
         table: throughputs; None takes `simulation_throughputs.json` beside the trace.
 
     Raises:
-        UserError: a file is missing or wrong, or a job is not in the table.
+        UserError: a file is missing or wrong, or a GPU type is not in the table.
     """
     jobs = read_trace(trace)
     rates = read_table(table or trace.with_name(TABLE))

@@ -54,9 +54,9 @@ class AllocationScenario:
         return {"oracle": made.oracle, "preemptive": preemptive, "estimates": False}
 
     def check(self, name: str) -> None:
-        """Raise UnmetNeeds if a policy needs a statistic that this workload lacks.
-
-        A policy that chooses no GPU type would spread a gang over several.
+        """Raise UnmetNeeds if a policy needs a statistic that this workload lacks. Also raise it if
+        the cluster has several GPU types and the policy does not choose among them: it would spread
+        a gang over several.
         """
         policy = self._policy(name)
         types = sorted({node.gpu_type for node in self.workload.nodes})
@@ -65,8 +65,8 @@ class AllocationScenario:
         check_needs(policy, self.workload.ground_truth(policy))
 
     def runnable(self) -> list[str]:
-        """Return the policies for which the workload has all statistics, in the order of the
-        registry.
+        """Return the names of the policies that this workload can run (see `check`), in the order
+        of the registry.
         """
         names = []
         for name in ALLOCATING:

@@ -69,9 +69,8 @@ def by_command(launch: Launch) -> JobOutcome:
 
 
 class _Due(Enum):
-    """What is to happen to an attempt. All but OBSERVED is cancelled when the attempt's speed
-    changes.
-    """
+    """What is to happen to an attempt. All but OBSERVED are cancelled when the attempt's speed
+    changes."""
 
     END = "end"
     OBSERVED = "observed"
@@ -202,8 +201,7 @@ class World:
 
     def wait(self, timeout_s: float) -> None:
         """Wait until there is a report, at most `timeout_s` seconds on the clock of this simulated
-        world.
-        """
+        world. Return at once if `timeout_s` is inf and nothing will ever happen."""
         began = self.now()
         until = began + timeout_s
         while not self._unacked and self._clock < until:

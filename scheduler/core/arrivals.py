@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol
 
 from features.calendar import BIN_S as BIN_S  # the policies take it from here
 
-AHEAD = 5  # bins of ten minutes, as in the published recipe
+AHEAD = 5  # forecast bins of ten minutes, as in the published recipe
 
 
 class ArrivalForecaster(Protocol):
@@ -45,8 +45,8 @@ class TableForecaster:
     """A forecaster that reads its answers from a table: one value per bin from `start` (seconds
     since the epoch).
 
-    After the table's last bin, `jobs` is infinite, so that packing stays on, and `gpus` is 0, so
-    that no node need be kept for profiling.
+    Where the table does not have all of the next five bins, `jobs` is infinite, so that packing
+    stays on, and `gpus` is 0, so that no node need be kept for profiling.
     """
 
     in_copies: ClassVar = "shared"  # of a core (`explain.whatif.copies`)
@@ -78,8 +78,8 @@ class TableForecaster:
 
 
 class RecentForecaster:
-    """A forecaster which expects that the next hour is like the last: the mean of the past six
-    bins."""
+    """A forecaster which expects that the next hour is like the last: it returns the mean per bin
+    over the past hour (six bins)."""
 
     def __init__(self) -> None:
         self._arrivals: deque[tuple[float, int]] = deque()

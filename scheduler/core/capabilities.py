@@ -13,11 +13,11 @@ class Capabilities:
         preemptive: the policy may stop a running job.
         restarts: a job that the policy stopped loses its work, and begins again from nothing.
         oracle: the policy reads true durations (`Turn.oracle`). It is not ranked with the others.
-        twin: the policy imitates another scheduler (Slurm), on nodes and with jobs that stay as
-            they are.
+        twin: the policy imitates another scheduler (Slurm), with the nodes and jobs that Slurm has.
         keeps_priorities: the policy orders jobs by the priorities of the scheduler whose cluster it
             advises on.
-        by_limits: the policy assumes that each job runs for as long as its time limit allows.
+        by_limits: the policy decides by time limits: it assumes that each job runs as long as its
+            limit allows.
         profiles: the policy wants a profiling stage in front of the queues.
         profiles_waiting: the stage profiles only jobs that have to wait, instead of every job
             first.

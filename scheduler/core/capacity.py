@@ -35,7 +35,7 @@ class Capacity:
             drained nodes, and GPUs that were closed one by one.
         used: open GPUs on which one or two jobs run.
         shared: GPUs on which two jobs run, closed and unsuited GPUs included.
-        free: open GPUs on which no job runs, including those that are kept.
+        free: open GPUs on which no job runs, including GPUs that are kept for a job.
         kept: free GPUs that are kept for another waiting job.
         holds: whether the job would fit on the open GPUs if no other job were there.
         holds_opened: whether the job would fit if the closed GPUs were open as well.
@@ -66,8 +66,9 @@ class Capacity:
 
     @property
     def obstacle(self) -> Obstacle:
-        """The obstacle because of which the job could not be placed: closed GPUs, free GPUs on too
-        many nodes, or too few free GPUs."""
+        """The obstacle because of which the job could not be placed: `CLOSED` if only closed GPUs
+        would hold it, `SCATTERED` if enough GPUs are free, but on too many nodes, otherwise `BUSY`.
+        """
         if self.holds_opened and not self.holds:
             return Obstacle.CLOSED
         return Obstacle.SCATTERED if self.need <= self.free else Obstacle.BUSY
@@ -119,7 +120,8 @@ def capacity(
 def nodes_looked_at(
     cluster: Cluster, pool: Pool, job: Job, kept_for_it: Iterable[tuple[int, int]] = ()
 ) -> NodesLookedAt:
-    """Return how many nodes of a pool are closed to a job, by what keeps the job from them. The
+    """Count the nodes of a pool: those on which a job could go now, and the others by what keeps
+    the job from them. Return the counts, and the most GPUs that the job could get on one node. The
     arguments are those of `capacity`."""
     suits_it, own, held = suiting(cluster, pool, job), dict(kept_for_it), dict(pool.kept())
     found, most_free = Counter[str](), 0
@@ -141,8 +143,8 @@ def nodes_looked_at(
 
 
 class Keeps(Protocol):
-    """The part of a policy that `capacity_of` needs: which GPUs are kept for which job, and what is
-    promised."""
+    """The part of a policy that `capacity_of` needs: which GPUs of a virtual cluster are kept, and
+    for which job."""
 
     def reservation(self, vc: str) -> tuple[str, Placement] | None: ...
 
@@ -166,8 +168,8 @@ def capacity_of(core: Has, queued: QueuedJob, *, profiling: bool = False) -> Cap
 
 
 def nodes_of_job(core: Has, queued: QueuedJob, *, profiling: bool = False) -> NodesLookedAt:
-    """Return how many nodes are closed to a waiting job of a core, by what keeps the job from them.
-    The arguments are those of `capacity_of`."""
+    """Count the nodes for a waiting job of a core, and return what `nodes_looked_at` does. The
+    arguments are those of `capacity_of`."""
     return nodes_looked_at(*_where(core, queued, profiling=profiling))
 
 

@@ -150,8 +150,8 @@ class ClusterSpec:
                 raise ValueError(f"vc {vc!r} has {nodes} nodes; it must be at least 0")
 
     def has_type(self, gpu_type: str) -> bool:
-        """Return whether the cluster has GPUs for a job that asks for `gpu_type`. A cluster that
-        states no type suits every job."""
+        """Return whether the cluster has GPUs for a job that asks for `gpu_type`. GPUs of which no
+        type is stated suit every job, and "" asks for no type."""
         if self.groups:
             return any(suits(g.gpu_type, gpu_type) for has in self.groups.values() for g in has)
         return suits(self.gpu_type, gpu_type)
@@ -312,7 +312,9 @@ class Pool:
 
         Args:
             among: bit mask of the nodes that may be used; all by default.
-            per_node: GPUs on each node of `among`, if those are alike but other nodes differ.
+            per_node: GPUs on each node of `among`, if those are alike but other nodes differ. Where
+                nodes of the pool differ and this is not given, a job larger than any node may get
+                GPUs outside of `among`.
         """
         if per_node is None and len(self._of_size) > 1 and gpus > self.per_node:
             return _spread(self, gpus)
@@ -380,11 +382,11 @@ class Pool:
 
     def holds(self, gpus: int, *, among: int = -1, closed_too: bool = False) -> bool:
         """Return whether a request for `gpus` GPUs would fit this pool if no job ran and no GPU
-        were reserved.
+        were reserved. Closed GPUs do not count.
 
         Args:
             among: bit mask of the nodes that may be used; all by default.
-            closed_too: count closed GPUs as usable.
+            closed_too: count closed GPUs as well.
         """
         parts = [0]  # GPUs of the nodes that have lost some, which are no whole nodes
         if not closed_too:
@@ -399,7 +401,7 @@ class Pool:
             return True
         if gpus <= self.per_node:
             return any(size >= gpus and nodes & among for size, nodes in self._of_size.items())
-        left, spare = gpus, max(parts)  # spare: GPUs of the largest node that is left over
+        left, spare = gpus, max(parts)  # spare: GPUs of the largest node not yet counted
         for size in sorted(filter(None, self._of_size), reverse=True):
             there = (self._of_size[size] & among).bit_count()
             taken = min(there, left // size)
@@ -539,7 +541,8 @@ def _lowest(mask: int, count: int) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class RunMemory:
-    """A plain record of a `Run`. `alone` says that the run may get a partner on its GPUs."""
+    """A plain record of a `Run`. `partner` is the id of its partner's job; `alone` says that the
+    run may get a partner."""
 
     job_id: str
     vc: str
@@ -710,7 +713,8 @@ class Cluster:
         return sum(map(self.profiling.gpus_of, own))
 
     def lend(self, node: int) -> None:
-        """Move an idle node from its virtual cluster to the profiling partition."""
+        """Move an idle node from its virtual cluster to the profiling partition. Raise ValueError
+        where a job runs on it, or GPUs of it are reserved."""
         self._move(node, self.pools[self.node_vc[node]], self.profiling)
 
     def give_back(self, node: int) -> None:
@@ -791,8 +795,8 @@ class Cluster:
         )
 
     def restore(self, memory: ClusterMemory, jobs: Mapping[str, Job]) -> None:
-        """Restore the state that `remember` returned. This cluster must have the same spec, and
-        nothing may run on it yet."""
+        """Restore the state that `remember` returned, with its nodes. Nothing may run on this
+        cluster yet. `jobs` maps ids to jobs: at least those that ran then."""
         nodes = {one.node: one.has for one in memory.nodes}
         if nodes != self.nodes or list(nodes) != list(self.nodes):
             self.nodes, self.node_vc = nodes, {node: has.vc for node, has in nodes.items()}
@@ -896,9 +900,9 @@ class Cluster:
         return found
 
     def open_to_narrower(self, vc: str, gpus: int) -> list[Run]:
-        """Return the runs of at least `gpus` GPUs that may get a partner. Runs with exactly `gpus`
-        come first, then the others, each from oldest to newest. Callers must not change the list.
-        """
+        """Return the runs that may get a partner of `gpus` GPUs. Runs with exactly as many come
+        first, then those with more that have so many on one node, each from oldest to newest.
+        Callers must not change the list."""
         at = vc, -gpus
         found = self._in_order.get(at)
         if found is None:

@@ -175,7 +175,7 @@ class Core:
 
     def observed(self, job_id: str, profile: Profile, now: float) -> None:
         """Called when a job has run alone on its GPUs for as long as a profile takes. Record its
-        profile.
+        profile, and have its virtual cluster served.
 
         Watching the job costs it nothing: a profile is a reading of the GPU's own counters.
         """
@@ -184,9 +184,9 @@ class Core:
         self.dirty[self.cluster.runs[job_id].vc] = None
 
     def progressed(self, job_id: str, progress: Progress, now: float) -> None:
-        """Called when a running or profiled job reports its progress, which includes its predicted
-        total duration on GPUs of its own. Update the job's predicted duration, and have its virtual
-        cluster served."""
+        """Called when a job reports its progress, which includes its predicted total duration on
+        GPUs of its own. Store it, and pass it to the estimator. For a job that runs and is not
+        being profiled, also update the predicted duration, and have its virtual cluster served."""
         queued, run = self.jobs[job_id], self.cluster.runs[job_id]
         progress = self.estimator.tempered(queued.job, progress)
         queued.progress = progress
@@ -316,8 +316,8 @@ class Core:
         return self.next_wake(now) if waiting else None
 
     def decide(self, now: float) -> list[Decision]:
-        """Take decisions for every virtual cluster in which something happened. Return the new
-        decisions."""
+        """Take decisions for every virtual cluster in which something happened. Return all
+        decisions since the last call, also those that events brought about."""
         if self.nodes.changing:
             self.nodes.change_idle(now)
         if self.waiting.recheck:
@@ -377,7 +377,8 @@ class Core:
 
     def held_by(self, vc: str, gpus: int, now: float) -> Holding:
         """Return the runs that are expected to free `gpus` GPUs of a virtual cluster soonest, and
-        in how many seconds."""
+        in how many seconds. An answer may be up to a minute old. It is empty where enough GPUs are
+        free, or the runs do not hold enough."""
         known = self.holding.get(vc, gpus, self.cluster, now)
         if known is not None:
             return known

@@ -28,10 +28,10 @@ from features.survival import EDGES_S
 from scheduler.core.receipts import LONGEST_S as LONGEST_S
 from scheduler.core.receipts import ClaimMoved
 
-# Weight of a job's own hazards. Of pinball losses at submission, after 200 s and after an hour it
-# was chosen on 5-16 September of Venus.
+# Weight of a job's own hazards. It was chosen by the pinball losses at submission, after 200 s and
+# after an hour, on 5-16 September of Venus.
 OWN = 0.65
-SHARES = len(EDGES_S) + 2  # that a curve is kept as
+SHARES = len(EDGES_S) + 2  # numbers as which a curve is kept
 LIES = 0.02  # share of a curve within a claim from which on it has its shape
 SHAPED = 8  # points within a claim from which on it has their shape
 _LOGS = (0.0, *map(log1p, EDGES_S), log1p(LONGEST_S))
@@ -150,7 +150,8 @@ class Curve:
         return (len(self.points) - max(bisect_right(self.points, seconds), first)) / count
 
     def expected(self, elapsed_s: float = 0.0) -> float:
-        """Return the mean total duration, in seconds, of a job that has outlived `elapsed_s`."""
+        """Return the mean total duration, in seconds, of a job that has outlived `elapsed_s`: twice
+        as long if it has outlived every point."""
         first = bisect_right(self.points, elapsed_s) if elapsed_s > 0 else 0
         count = len(self.points) - first
         return self.above[first] / count if count else 2.0 * elapsed_s
@@ -163,9 +164,9 @@ class Curve:
 
 @lru_cache(maxsize=4096)
 def _alone(own: Predicted, outlived_s: float) -> Curve:
-    """Return the curve of a job's predicted time of ending from its own prediction only (see
-    `Curve.alone`), given that it has outlived `outlived_s` seconds. The result is cached, since
-    similar jobs need the same one."""
+    """Return the curve of a job's total duration from its own prediction only (see `Curve.alone`),
+    given that it has outlived `outlived_s` seconds. The result is cached, since similar jobs need
+    the same one."""
     levels = [(i + 0.5) / ALONE for i in range(ALONE)]
     passed = own.share_ended(outlived_s) if outlived_s > 0 else 0.0
     left = own.ends_at([passed + (1.0 - passed) * level for level in levels])
@@ -192,7 +193,8 @@ def averaged(
         own: the prediction with the job's hazards.
         others: equally likely durations from earlier predictions, of jobs that outlive `elapsed_s`.
         others_left: share of the jobs behind earlier predictions that outlives `elapsed_s`.
-        points: how many durations are returned.
+        points: how many durations to return; `others` is returned as it is where neither source has
+            anything left.
     """
     passed = own.share_ended(elapsed_s) if elapsed_s > 0 else 0.0
     n, of_others = shared(passed, others, others_left, points)
@@ -207,7 +209,8 @@ def shared(
     passed: float, others: Sequence[float], others_left: float, points: int
 ) -> tuple[int, Sequence[float]]:
     """Return how many of `points` durations are to come from the job's own hazards (its chances to
-    end, by time), and the other durations, taken evenly from `others`.
+    end, by time), and the other durations, taken evenly from `others`. Return 0 and `others` where
+    neither source has anything left.
 
     Args:
         passed: share of the job's own distribution that it has outlived.

@@ -137,8 +137,8 @@ class PairPrediction:
 
 
 class Fact(StrEnum):
-    """What a term rests on that an estimator adds to those of a model. What is decided, and how the
-    term is explained, goes by it; the words beside it are for people."""
+    """What a term of a score rests on, if an estimator added the term to those of the model.
+    Decisions and explanations depend on this; the text recorded with it is for people."""
 
     LIMIT = "limit"  # its time limit cuts the prediction off
     OUTLIVED = "outlived"  # it ran before, and did not end
@@ -155,9 +155,11 @@ class Score:
     Attributes:
         value: the score (log-seconds for a duration model).
         intercept: the constant term.
-        terms: one contribution for each term of the model named by `bundle`.
+        terms: one contribution for each term of the model named by `bundle`, then one for each of
+            `facts`.
         bundle: digest of the exported model that the terms come from.
-        inputs: the feature values behind the terms, as text; empty when they were not kept.
+        inputs: the feature values behind the model's terms, then one text for each of `facts`;
+            empty when they were not kept.
         facts: what the last terms rest on, in their order: those that an estimator added to the
             model's.
     """
@@ -171,8 +173,8 @@ class Score:
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Score:
-        """Return the score from its fields as plain values, such as lists out of JSON. Its facts
-        are read off its inputs where it was recorded without them."""
+        """Return the score from its fields as plain values, such as lists out of JSON. Where it was
+        recorded without facts, these are found from its inputs."""
         found = {name: _frozen(value) for name, value in body.items()}
         given = found.get("facts")
         found["facts"] = (
@@ -227,7 +229,8 @@ class Decision:
         held_by: the jobs that this job waits for, as estimated at that time and not tried: the job
             ahead, the job that GPUs are kept for, or the runs expected to free enough GPUs soonest.
         need, free, limit: GPUs that the job asks for, that are free, and that the virtual cluster
-            has.
+            has. The `limit` of PROFILE is the seconds that profiling may take; that of ENQUEUE, the
+            GPUs of the largest job that is profiled.
         position: place in the queue, from 1.
         batch: samples per GPU and pass, and passes before each update, of an elastic job.
         evidence: further numbers behind the decision, by name (a marginal gain, a dual price).
@@ -259,7 +262,7 @@ class Decision:
     receipt: Plain = ()
 
     def body(self) -> Json:
-        """Return the decision as plain values, without empty fields."""
+        """Return the decision as plain values, without fields that are None or ()."""
         found = {name: getattr(self, name) for name in Decision.__slots__}
         if self.score is not None:
             # not `asdict`, which copies every value and is most of the cost of a pass's record

@@ -60,7 +60,7 @@ class Dependencies:
     """The jobs that wait for other jobs to end, and how those other jobs ended."""
 
     def __init__(self) -> None:
-        self._after: dict[str, dict[str, None]] = {}  # by the job waited for: those that name it
+        self._after: dict[str, dict[str, None]] = {}  # maps a job to the jobs that wait for it
         # when, and whether successfully; the front of a plain dict is not removed in constant time
         self._ends = OrderedDict[str, tuple[float, bool]]()
 

@@ -40,21 +40,22 @@ from scheduler.core.curves import (
 from scheduler.core.decisions import Evidence
 from scheduler.core.receipts import ClaimMoved, Receipt
 
-# where predictions change in kind: a minute, five, twenty, an hour, four, twelve
+# bounds between ranges of predicted duration: a minute, five, twenty, an hour, four, twelve
 EDGES_S = (60.0, 300.0, 1200.0, 3600.0, 14_400.0, 43_200.0)
-# Chances to last longer that are recorded of a job: what schedules turn on.
+# The chance that a job lasts longer than each of these is recorded: schedules depend on it.
 LONG_S = (("over_1h", 3600.0), ("over_6h", 21_600.0), ("over_1d", 86_400.0))
-TYPICAL_S = 600.0  # predicted of a job nobody has a prediction for
+TYPICAL_S = 600.0  # taken for a job that nothing predicts
 
-CLAIMED = 3  # numbers of a claim: between what, and how often such hold
+CLAIMED = 3  # numbers in a claim: lower and upper bound, and how often such claims hold
 
-STATED_POINTS = 200  # of the distribution of a duration that a job states itself
+STATED_POINTS = 200  # points in the distribution of a duration that a job states itself
 
-FINE = 64  # quantiles that futures are drawn from and ends are read off: more than decide
-CURVES = 5000  # that are kept
-EVEN = 256  # of the ratios, of which they are made
+FINE = 64  # quantiles from which futures are drawn and ends read: more than decisions use
+CURVES = 5000  # curves that are kept
+EVEN = 256  # quantiles of the ratios, from which curves are made
 
-# Curves by what they were made of, and that, which an id is only good for while it lives.
+# Curves, by what each was made of. The ratios are kept too: a key holds only their id, which is
+# valid only while they exist.
 _CURVES: dict[tuple[Any, ...], tuple[tuple[float, ...], Curve]] = {}
 
 Quantiles = Sequence[float]  # total durations, seconds, at levels (i + 1/2) / n
@@ -293,7 +294,8 @@ class DurationDistribution:
         self.refreshed += 1
 
     def take_over(self, other: DurationDistribution) -> None:
-        """Replace what was learned by what `other` has learned; both share it from then on."""
+        """Replace what was learned, and the running jobs, by those of `other`; both share them from
+        then on."""
         self._ranges, self.refreshed, self._going = other._ranges, other.refreshed, other._going
 
     def total_s(self, predicted_s: Duration, outlived_s: float = 0.0) -> float:
@@ -302,8 +304,8 @@ class DurationDistribution:
         return outlived_s + self.expected_s(predicted_s, outlived_s)
 
     def expected_s(self, predicted_s: Duration, elapsed_s: float = 0.0) -> float:
-        """Return the mean remaining seconds of a job predicted at `predicted_s` that has run for
-        `elapsed_s`."""
+        """Return the mean remaining seconds, at least one, of a job predicted at `predicted_s` that
+        has run for `elapsed_s`."""
         if isinstance(predicted_s, Predicted):
             return self.curve(predicted_s, elapsed_s).remaining(elapsed_s)
         ratios, scale = self._range(predicted_s), 1.0 + seconds_of(predicted_s)
@@ -317,7 +319,8 @@ class DurationDistribution:
 
     def falls_for_s(self, predicted_s: Duration, elapsed_s: float) -> float:
         """Return for how many seconds from now `expected_s` only decreases as the job runs, unless
-        the learned distribution changes."""
+        the learned distribution changes. Return 0 for a job that has outlived the whole
+        distribution."""
         if isinstance(predicted_s, Predicted):
             points = self.curve(predicted_s, elapsed_s).points
             first = bisect_right(points, elapsed_s)
@@ -481,7 +484,7 @@ class DurationDistribution:
 
     def described(self, predicted_s: Duration, outlived_s: float = 0.0) -> Evidence:
         """Return the distribution around a predicted duration as evidence of a decision:
-        percentiles and mean in seconds, and the odds of lasting longer than certain times."""
+        percentiles and mean in seconds, and the chances of lasting longer than each of `LONG_S`."""
         found = self.quantiles(predicted_s, outlived_s)
         levels = (("p10_s", 0.1), ("p50_s", 0.5), ("p90_s", 0.9))
         spread = tuple((name, at_level(found, level)) for name, level in levels)
@@ -491,8 +494,8 @@ class DurationDistribution:
 
     def alone(self, predicted_s: Duration, outlived_s: float = 0.0) -> Curve | None:
         """Return the distribution of a job's duration if it follows from the job's own prediction
-        alone, whichever jobs end. Return None for a plain number, which has no distribution of its
-        own."""
+        alone, whichever jobs end. Return None for a prediction without hazards, such as a plain
+        number, which has no distribution of its own."""
         if isinstance(predicted_s, Stated):
             return Curve.of(self._lasts(predicted_s, outlived_s))
         if isinstance(predicted_s, Predicted) and predicted_s.ended:

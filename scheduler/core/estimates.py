@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from models.bundle import Bundle
 
 DOUBTFUL = 0.25  # error of a job's own progress above which its command may know better
-SPREAD = 1.5  # of ln(true / predicted), of predictions made without it
-ENDED_HERE = "ended_here"  # how many jobs have ended, of a job whose owner's first has not
+SPREAD = 1.5  # deviation of ln(true / predicted), of predictions made without a job's own progress
+ENDED_HERE = "ended_here"  # how many jobs have ended, noted where none of the owner's has
 COLD_START = "coldstart"  # stands for a digest in scores that come from histories alone
 
 
@@ -130,9 +130,8 @@ class Estimator:
         return progress
 
     def progressed(self, job_id: str, progress: Progress, now: float) -> None:
-        """Called when a job reports its progress with its predicted total duration. Estimators
-        learn from it for similar jobs.
-        """
+        """Called when a job reports its progress with its predicted total duration. Subclasses
+        override it to learn for similar jobs."""
 
     def ended(self, job_id: str, state: State, duration_s: float, now: float) -> None:
         """Called when a job ended after `duration_s` seconds of wall-clock time on GPUs, which
@@ -172,8 +171,8 @@ class Estimator:
         return self.estimate(job, now), self.estimate(to, now)
 
     def rests_on(self, job: Job) -> Evidence:
-        """Return evidence for how few earlier jobs the estimate of a job rests on; () if there are
-        enough."""
+        """Return as evidence how many earlier jobs the estimate of a job rests on, if these are
+        few; otherwise ()."""
         return ()
 
     def estimate(self, job: Job, now: float) -> Estimate:
@@ -227,8 +226,8 @@ class ConstantEstimator(Estimator):
 
 
 class Known(Estimator):
-    """An estimator that answers with a given estimate. `inner`, another estimator, is notified of
-    what is decided, and never asked."""
+    """An estimator that answers with a given estimate. `inner`, another estimator, gets to
+    know which estimate was used, and is not asked for a duration."""
 
     def __init__(self, inner: Estimator, estimate: Estimate):
         super().__init__()

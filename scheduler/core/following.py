@@ -36,9 +36,9 @@ from scheduler.core.waiting import Waiting
 if TYPE_CHECKING:
     from scheduler.core.profiling import Stage
 
-# Waits that events bring about: the core has them from the events.
+# Reasons to wait that come from events; a core that follows a log has them from these.
 _BY_EVENTS = (Reason.HELD_BY_OWNER, Reason.HELD_BY_OPERATOR, *DEPENDS)
-# What is decided in turns and by the stage; the rest follows from events, as most who join do.
+# What turns and the stage decide. Other decisions follow from events, as most of ENQUEUE do too.
 _CARRIED_OUT = (
     *STARTS,
     Action.PROFILE,
@@ -313,7 +313,7 @@ def _take_turns(core: FollowingHost, script: Script, now: float) -> None:
 
 def _carry_out(core: FollowingHost, turn: Turn, script: Script) -> None:
     """Carry out the recorded decisions of one turn (one virtual cluster at one time), up to the
-    first one of the profiling stage."""
+    first one that only the profiling stage makes."""
     rest = script.rest
     while rest and (rest[0].vc == turn.vc or rest[0].action is Action.PREEMPT):
         if rest[0].action in _BY_STAGE_ALONE:

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from scheduler.core.cluster import Cluster, Pool, Run
 
-MOST = 8  # jobs that a wait names
-LEVEL = 0.9  # that all that are named have ended
+MOST = 8  # jobs named as the ones that a job waits for
+LEVEL = 0.9  # probability with which all named jobs have ended by the time that is given
 # expected seconds until a run has ended, or within which it has with a probability; inf: not known
 LeftS = Callable[[Run, float | None], float]
-FRESH_S = 60.0  # so long an answer is good, while the GPUs it is about are as they were
+FRESH_S = 60.0  # an answer is used for so long, if its runs still run on unchanged nodes
 
 
 class Holding(NamedTuple):
@@ -80,8 +80,9 @@ class HolderCache:
         }
 
     def get(self, vc: str, gpus: int, cluster: Cluster, now: float) -> Holding | None:
-        """Return the cached answer for a job of `gpus` GPUs, if it is recent, all its runs still
-        run, and its nodes are unchanged. Otherwise return None."""
+        """Return the cached answer for a job of `gpus` GPUs, less the seconds that have passed
+        since, if it is recent, all its runs still run, and its nodes are unchanged. Otherwise
+        return None."""
         since, found = self._kept.get((vc, gpus), (-inf, NOBODY))
         pool = cluster.pools[vc]
         if now - since > FRESH_S or not found.jobs:
@@ -98,9 +99,9 @@ class HolderCache:
 
 
 def soonest(pool: Pool, gpus: int, runs: Iterable[Run], left_s: LeftS) -> Holding:
-    """Return the runs that are expected to free GPUs for a job of `gpus` GPUs soonest. The result
-    is empty for a job without GPUs, in a pool without any, where enough are free, and where the end
-    of all runs would not free enough."""
+    """Return which runs are expected to free GPUs for a job of `gpus` GPUs soonest, at most `MOST`
+    of them by name. The result is empty for a job without GPUs, in a pool without any, where enough
+    are free, and where the end of all runs would not free enough."""
     if not gpus or not pool.per_node:
         return NOBODY
     runs = list(runs)

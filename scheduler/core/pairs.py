@@ -128,7 +128,7 @@ def _speed_path(model: PairSpeedModel, own: Profile, other: Profile) -> tuple[st
     return tuple(steps)
 
 
-REMEMBERED = 50_000  # verdicts
+REMEMBERED = 50_000  # predictions that are kept
 
 
 def pair_predictor_of(bundle: Bundle) -> BundlePairPredictor | None:

@@ -34,7 +34,8 @@ from scheduler.core.turn import Host
 
 
 class Stage(Protocol):
-    """A profiling stage, which stands in front of the queues."""
+    """A profiling stage. It profiles jobs before they join their queues or, where
+    `overlaps_waiting`, while they wait there."""
 
     limit_s: float
     max_gpus: int
@@ -130,8 +131,8 @@ class Scaling:
         lender: the virtual cluster that lends the extra node.
         grow_above: the node is lent when more than this many jobs wait to be profiled.
         grow_every_s: how often this is checked, seconds.
-        shrink_below: the node is returned when fewer than this many wait, a node is idle, and no
-            more than `quiet_gpus` GPUs are forecast to be asked for per bin.
+        shrink_below: the node is returned when fewer than this many wait, it is idle, and no more
+            than `quiet_gpus` GPUs are forecast to be asked for per bin.
         shrink_every_s: how often this is checked, seconds.
     """
 
@@ -445,9 +446,9 @@ class ProfilingStage:
 class WaitingStage(ProfilingStage):
     """A profiling stage for jobs that have to wait anyway; they are profiled while they wait.
 
-    A job that can start at once does so, and is watched where it runs. A waiting job is profiled
-    when there is room, smallest first, and keeps its place in its queue; a job that is short, or
-    fails fast, ends there. The policy may ask that other jobs are profiled before they start.
+    A job that can start at once does so, and is watched where it runs. A waiting job stays in its
+    queue until there is room to profile it, smallest first; a job that is short, or fails fast,
+    ends there. The policy may ask that other jobs are profiled before they start.
     """
 
     overlaps_waiting = True

@@ -26,7 +26,8 @@ class QueuedJob:
             set it.
         key: the queue is sorted by it, smallest first, and by `seq` where keys are equal.
         estimate_s, score: predicted duration and its terms, where the policy uses them.
-        profile: the measurements from profiling; None when the job was not profiled.
+        profile: the measured profile, the job's own or one taken over from a similar job; None when
+            it has none.
         progress: the job's own report of how far it is; None where it reports nothing.
         profiled: whether the job has been in the profiling partition.
         outlived_s: its longest run after which it had not ended (for example while it was

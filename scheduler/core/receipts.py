@@ -28,7 +28,7 @@ from typing import Any
 from features.survival import EDGES_S
 
 LONGEST_S = 1_209_600.0  # nothing is expected to run longer than two weeks
-DIGITS = 9  # that a number is kept with
+DIGITS = 9  # significant digits with which a number is kept
 
 Plain = tuple[Any, ...]
 

@@ -298,8 +298,8 @@ TRIED = {name: FIELDS[name] for name in FIELDS if name in {*CHANGEABLE, "priorit
 
 
 def is_change(body: Mapping[str, Any]) -> bool:
-    """Return whether the body of a CHANGED event holds only changeable fields of a request, with
-    allowed values."""
+    """Return whether the body of a CHANGED event holds at least one field of a request, and only
+    changeable ones with allowed values."""
     return bool(body) and all(
         name in CHANGEABLE and CHANGEABLE[name].fits(value) for name, value in body.items()
     )

@@ -24,7 +24,7 @@ from pydantic_core import PydanticCustomError
 from features.codec import Json
 from features.yamls import NOT_YAML, printable
 
-# Of a number that is not 0: whatever a policy makes of these and a time since the epoch is finite.
+# Bounds of a number that is not 0. With these and a time since the epoch, results stay finite.
 SMALLEST, LARGEST = 1e-6, 1e12
 
 

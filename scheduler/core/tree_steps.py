@@ -1,5 +1,5 @@
-"""The steps through a decision tree that predicts how two jobs share a GPU, in the text form in
-which a decision records them."""
+"""The steps through a decision tree that predicts how two jobs share a GPU, as text: so decisions
+record them."""
 
 from __future__ import annotations
 

@@ -250,7 +250,8 @@ class Turn:
     def pack(self, queued: QueuedJob, partner: Run, *, evidence: Evidence = ()) -> Run:
         """Start a job on the GPUs of a run that has no partner. Return the job's run.
 
-        Raise PolicyViolation, and pack nothing, where `bar` returns an obstacle.
+        Raise PolicyViolation, and pack nothing, where `bar` returns an obstacle or the policy has
+        not declared that it packs.
         """
         rule = self.bar(queued, partner)
         if rule is not None or not self._core.policy.capabilities.packs:

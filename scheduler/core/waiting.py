@@ -198,7 +198,7 @@ class Waiting:
         self._wait_again(queued, now, Reason.RELEASED, self._as_before(queued), joined=joined)
 
     def held(self) -> list[str]:
-        """Return the ids of the held jobs."""
+        """Return the ids of the jobs that an owner or operator holds."""
         return list(self._held)
 
     def is_held(self, job_id: str) -> bool:
@@ -257,8 +257,8 @@ class Waiting:
         return replace(job, gpu_type=before.gpu_type) if same else job
 
     def never_starts(self, job_id: str) -> bool:
-        """Return whether a waiting job asks for more GPUs than its virtual cluster has, and also
-        for more than it will have after all pending changes of nodes."""
+        """Return whether a job was set aside because it asks for more GPUs than its virtual cluster
+        has, and also for more than that will have after all pending changes of nodes."""
         job, nodes = self._core.jobs[job_id].job, self._core.nodes
         small = job_id in self._set_aside and job.gpus > nodes.capacity[job.vc]
         return small and nodes.too_large_once_changed(job)
@@ -463,8 +463,8 @@ class Waiting:
         )
 
     def _reconsider(self, job_id: str, now: float) -> None:
-        """Check the dependencies of a job after one of the jobs that it waits for has ended. Have
-        the job wait in its queue, or record the next job that it depends on."""
+        """Check the dependencies of a job that waits for other jobs to end. If none is left, have
+        it wait in its queue. If another is now the first, record that one."""
         queued, dependent = self._core.jobs[job_id], self._dependent[job_id]
         blocked = self._dependencies.blocked(queued.job, self._core.jobs)
         if blocked is None:

@@ -43,15 +43,15 @@ class ShutNode:
 
 @dataclass(frozen=True, slots=True)
 class InTheWay:
-    """One obstacle that keeps a waiting job from starting: a run, a job or a node. It was tried on
-    a copy of the core that the job starts without all its obstacles.
+    """One obstacle, of a set that keeps a waiting job from starting: a run, a waiting job or a
+    node. On a copy of the core without the whole set, the job starts.
 
     Attributes:
         kind: running job, waiting job, reservation, or closed node.
         job: id of the job; "" for a node, or if the viewer may not see the job.
         closed: for a closed node: the node, with why and since when it is closed.
         ran_s, past_s: for a run: seconds that it has run, and seconds beyond its predicted
-            duration.
+            duration (None: it has not run so long).
         ends_in_s: for a run: median seconds until its end.
     """
 
@@ -69,8 +69,8 @@ class Group:
     """All obstacles of one kind that keep a waiting job from starting.
 
     Attributes:
-        named: how many of the `count` obstacles the viewer may see by name.
-        shown: the first of those, or of the nodes.
+        named: how many of the `count` obstacles are jobs that the viewer may see by name.
+        shown: the first two of these jobs; for closed nodes, the first two nodes.
         ends_in_s, past_s: as in `InTheWay`, for the run that is expected to end last.
     """
 
@@ -160,8 +160,8 @@ class Known:
 
     Attributes:
         of: the group of jobs.
-        ended, reached: number of its jobs that have ended, and that have reached any age; older
-            jobs count less.
+        ended, reached: number of its jobs that have ended, and of all its jobs, with those that
+            still run; older jobs count less than 1.
     """
 
     of: str
@@ -214,7 +214,8 @@ class Analysis:
             of `alternatives`.
         instead: sets of other runs, each of which would do in place of the runs among `holders`;
             the first 100 of `ways`.
-        still: reason code why the job would wait even without any obstacle; "": it would start.
+        still: reason code why the job would wait even without any obstacle; "": it would start, or
+            there was no time to find out.
         vc, position, waiting: virtual cluster, the job's place in its queue from 1 (None: it is in
             no queue), and the number of jobs in that queue.
         priority: priority that an operator set.
@@ -222,7 +223,7 @@ class Analysis:
         bound: when GPUs will be reserved for the job, if the queue stays as it is; None: the policy
             promises nothing, or too many GPUs are closed.
         reserved: GPUs that are reserved in its virtual cluster now.
-        moved: how its forecast start has moved since it was submitted; None: it has not, or one of
+        moved: how its forecast start has moved since it was submitted; None: by little, or one of
             the two forecasts is not known.
         not_shared: why the job does not share GPUs; None: no candidate was considered, or it may
             share with the best one.
@@ -269,6 +270,6 @@ class Analysis:
     @classmethod
     def of(cls, job_id: str, why: Mapping[str, Any]) -> Analysis:
         """Return the analyst's answer about the job `job_id`, given as plain values in `why`, as an
-        `Analysis`. Suggestions keep only the fields that the viewer may see."""
+        `Analysis`. Values that the classes have no field for are left out."""
         found = [WhatIfAnswer.of(job_id, one["changes"], one) for one in why.get("suggestions", ())]
         return replace(decode(cls, {**why, "suggestions": ()}), suggestions=found)

@@ -51,8 +51,9 @@ _OF_FACT = {
 
 
 def own_terms(score: Score, names: int) -> list[FeatureSpec]:
-    """Return the specifications of a score's terms that were added to those of its model. `names`
-    is the number of the model's terms."""
+    """Return the specifications of a score's terms that were added to those of its model:
+    `UNRECORDED` for each where the record does not tell them apart. `names` is the number of the
+    model's terms."""
     added = max(0, len(score.terms) - names)
     if added > len(score.facts):  # recorded without its inputs, before scores named their facts
         return [UNRECORDED] * added
@@ -80,17 +81,19 @@ class Belief:
         odds: chances to run longer than an hour, six and a day, by the names of `LONG_S`; without
             those beyond its time limit.
         limit_s: its time limit.
-        over: it has ended, and this is what was predicted of it.
-        stated: its own progress says so, and nothing else.
+        over: whether it has ended; then this is what was predicted of it.
+        stated: whether its own progress alone says so.
         ran_s: of a job that runs, for how long it has.
         foreseen: of a job that runs, whether p50_s and p90_s are given that it has run so long.
-        ended_here: ended jobs that the prediction rests on, where none is its owner's.
-        renewed: that is of its first prediction; it was predicted again since.
+        ended_here: number of ended jobs that the prediction rests on, where none is its owner's;
+            None: at least one is, or nothing is recorded of that.
+        renewed: whether `ended_here` is of an earlier prediction, and the job was predicted again
+            since.
         alike: its owner's latest jobs of that name; None where none has ended.
         asks: the command by which its owner may say how long it will run; "": it is known well
             enough, or the owner has.
-        base_s, model_s: what the model says of every job, and of this one; None: its terms are not
-            known.
+        base_s, model_s: the duration with which the model begins for every job, and the one that it
+            predicts for this job; None: the terms of the prediction are not known.
     """
 
     p50_s: float
@@ -114,9 +117,9 @@ class Runs:
     """A job that runs now.
 
     Attributes:
-        ran_s: for how many seconds it has.
-        likely_s, latest_s: in how many it should end, given that: with even odds, and nine in ten;
-            None: no forecast says so.
+        ran_s: seconds that it has run.
+        likely_s, latest_s: seconds from now until its end, given that it has run so long: median
+            and 90th percentile; None: not forecast.
         odds: chances to run longer in all than each of `LONG_S`, by name.
     """
 
@@ -150,17 +153,19 @@ def belief(
     stated_s: float | None = None,
     runs: Runs | None = None,
 ) -> Belief | None:
-    """Return what was predicted of a job last or, of a job that runs and has a forecast, what is
-    expected of it now. Return None where nothing is predicted.
+    """Return how long a job should run: as it was last predicted or, for a running job with a
+    forecast, given that it has run so long. Return None where nothing is predicted.
 
     Args:
-        decisions: about it, in order.
+        decisions: the decisions about it, in order.
+        limit_s: its time limit, seconds; None: none.
         alike: seconds that the latest jobs of its name and owner ran.
-        base_s: what the model says of every job, where the prediction's terms are known.
+        base_s: the duration with which the model begins for every job, where the prediction's terms
+            are known.
         asks: the command by which its owner may say how long it will run.
-        over: it has ended.
-        stated_s: what is expected of it now; another figure than any decision's is its own
-            progress's, seconds.
+        over: whether it has ended.
+        stated_s: the duration that is expected of it now, seconds. If it differs from that of the
+            last decision, the job's own progress states it.
         runs: times of the job, where it runs now.
     """
     last = next((d for d in reversed(decisions) if d.estimate_s is not None), None)
@@ -207,8 +212,9 @@ def belief_words(
     """Return how long a job should run, in sentences.
 
     Args:
-        values: the values of the prediction's terms, by name: the job's own words are among them.
-        made_of: the terms themselves, those of the largest effect first.
+        values: the values of the prediction's terms as text, by name. Those of the job's command,
+            its progress and what its owner expects are quoted.
+        made_of: the terms themselves, grouped by meaning, those of the largest effect first.
     """
     if found.stated:
         return _by_progress(found)
@@ -243,7 +249,7 @@ def belief_words(
 
 def guessed_words(found: Belief) -> str:
     """Return as a short sentence how long a job should run, and that this is a guess. Return ""
-    where the prediction rests on ended jobs, or the job's own progress states it.
+    where it is none: `guess_words` is "", or the job's own progress states the duration.
     """
     if found.stated or not guess_words(found):
         return ""
@@ -254,7 +260,8 @@ def guessed_words(found: Belief) -> str:
 
 
 def guess_words(found: Belief) -> str:
-    """Return how little a job's prediction rests on, as a sentence; "" where it rests on more."""
+    """Return as a sentence that a job's prediction rests on no ended job, or on none of its owner.
+    Return "" where it rests on one, or was made again after a job of that name had ended."""
     if found.ended_here is None or (found.renewed and found.alike is not None):
         return ""
     if not found.renewed:
@@ -265,7 +272,8 @@ def guess_words(found: Belief) -> str:
 
 def made_of_words(base_s: float, made_of: Sequence[Part], own: str = "") -> str:
     """Return as text the factors of a prediction: "13 min as for every job, then ×0.40 (how long
-    jobs like this one last) and ...". Return "" without terms.
+    jobs like this one last) and ...". The first `SHOWN` are named, the rest together. Return ""
+    without terms.
 
     Args:
         own: duration that the job's own progress states, as text.
@@ -319,7 +327,8 @@ def _has_run(ran_s: float, p50_s: float, p90_s: float | None) -> str:
 
 
 def words(p50_s: float, p90_s: float | None, limit_s: float | None = None) -> str:
-    """Return a duration in words: "about 26 s; at most 76 s nine times in ten"."""
+    """Return a duration in words: "about 26 s; at most 76 s nine times in ten". Add that it is the
+    time limit, where it reaches that."""
     text = f"about {duration(p50_s)}"
     if p90_s is not None:
         text += f"; at most {duration(p90_s)} {MOSTLY}"
@@ -329,7 +338,7 @@ def words(p50_s: float, p90_s: float | None, limit_s: float | None = None) -> st
 
 def odds_words(odds: Mapping[str, float]) -> str:
     """Return the chances to last long: "Of a hundred jobs like it, 31 run over 6 h and 8 run over 1
-    d". Return "" where that is nearly certain or nearly impossible.
+    d". Chances below 5 % or above 95 % are left out. Return "" if none is left.
     """
     parts = [
         f"{100 * odds[name]:.0f} run over {duration(seconds)}"
@@ -349,8 +358,8 @@ def rests_on_words(ended_here: int) -> str:
 
 
 def is_open(found: Belief) -> bool:
-    """Return whether a waiting job may well run for hours, but may also be short. Then it is worth
-    asking its owner.
+    """Return whether a waiting job may well run for hours, but may also be short, so that it is
+    worth asking its owner. Return False for a job that runs or has ended.
     """
     if found.over or found.ran_s is not None:
         return False

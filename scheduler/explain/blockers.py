@@ -28,7 +28,7 @@ from scheduler.explain.whatif.trial import Item, Trial, without
 SEEDS = 4  # nodes whose runs are tried together
 LINE = 100  # of more jobs before it, none is tried by itself
 SPARED = 16  # of a line that is not tried one by one, the smallest are tried whether they may stay
-SMALL = 1000  # jobs in a core up to which what was found is tried once more on all of it
+SMALL = 1000  # jobs in a core up to which copies contain those behind the job, too
 BUDGET_S = 0.2  # of processor, for somebody who waits for the answer
 
 
@@ -94,22 +94,24 @@ def find_blockers(futures: Futures, job_id: str, budget_s: float = BUDGET_S) -> 
     """Return the smallest set of obstacles found without which a waiting job starts at once.
 
     Args:
-        budget_s: processor seconds after which no further copy is tried.
+        budget_s: processor seconds after which the search ends with the best set found until then,
+            which may not be the smallest.
     """
     return _Search(futures, job_id, budget_s).run()
 
 
 class _OutOfTime(Exception):
-    """Raised inside the search when its processor time is spent, so that no further copy is
-    tried."""
+    """Raised inside the search when its processor time is spent. The best set found until then is
+    the result."""
 
 
 class _Search:
     """A search for the smallest set of obstacles without which a waiting job starts.
 
-    It tries copies of the core. Jobs behind the waiting job in its queue are left out of the
-    copies, which makes these faster. Where more than `LINE` jobs are ahead of it, they are left
-    out, too, and named as one obstacle.
+    It tries copies of the core. In a core of more than `SMALL` jobs, all waiting jobs but those
+    ahead of it are left out of the copies, which makes these faster. Where more than `LINE` jobs
+    are ahead of it, they are left out, too, and all count as obstacles, but for a few small ones
+    (`_spared`).
     """
 
     def __init__(self, futures: Futures, job_id: str, budget_s: float):
@@ -130,7 +132,8 @@ class _Search:
         self.believed = Believed({j: q.estimate_s for j, q in self.core.jobs.items()})
 
     def _copy(self) -> CoreCopy:
-        """Return a copy of the core with only the jobs that the search may need."""
+        """Return a copy of the core without a very long queue and, in a core of more than `SMALL`
+        jobs, without waiting jobs that are not ahead."""
         core, line = self.core, [] if self.crowd else self.waiting
         kept = {*core.cluster.runs, *line, self.job_id}
         if len(core.jobs) <= SMALL:
@@ -219,7 +222,7 @@ class _Search:
         their end. Return [] for a very long queue.
 
         All items of one kind are removed at once first: if that is not enough, no single one is
-        tried.
+        tried. The smallest kind that is enough is kept as `best`.
         """
         if self.crowd:
             return []
@@ -256,8 +259,10 @@ class _Search:
         return freed + spare >= self.queued.job.gpus
 
     def _sets(self) -> Iterator[list[Item]]:
-        """Yield sets of obstacles to try: first the runs of one node, then these with the waiting
-        jobs, then all runs, closed nodes, and everything."""
+        """Yield sets of obstacles to try: the runs of one node (or as many nodes as the job needs),
+        these with the waiting jobs, the best set found until then, all runs, all closed nodes with
+        the waiting jobs or with all runs, and everything. For a very long queue, which is left out
+        of the copies, the empty set comes first."""
         line: list[Item] = [] if self.crowd else [*self.waiting]
         seeds: list[list[Item]] = [[*seed] for seed in self._seeds()]
         if self.crowd:
@@ -275,8 +280,9 @@ class _Search:
         yield [*line, *self.nodes, *runs]
 
     def _seeds(self) -> list[list[str]]:
-        """Return sets of runs on one node that together hold enough of its GPUs, sets of few runs
-        first. Where the job needs several nodes, each set joins the runs of that many nodes."""
+        """Return sets of runs on one node whose GPUs, with the free ones there, are enough for the
+        job; the smallest sets first, at most `SEEDS`. Where the job needs several nodes, each set
+        joins the runs of that many nodes."""
         seeds = []
         for pool in _pools(self.core, self.queued):
             found = sorted(
@@ -323,15 +329,17 @@ class _Search:
         return found
 
     def _size_of_waiting(self, item: Item) -> float:
-        """Return the number of GPUs of a waiting job, or inf for a run or a node. A smaller set
-        drops items in this order, because the job often starts although a small job stays."""
+        """Return the number of GPUs of a waiting job, or inf for a run or a node. The items with
+        the smallest number are dropped from a set first, because the job often starts although a
+        small job stays."""
         if isinstance(item, int) or item in self.core.cluster.runs:
             return inf
         return self.core.jobs[item].job.gpus
 
     def _fewest(self, items: list[Item]) -> list[Item]:
-        """Return a smaller part of `items` without which the job still starts. The end of the list
-        is cut off first, then piece by piece."""
+        """Return a part of `items`, as small as can be found, without which the job still starts.
+        The end of the list is cut off first, then piece by piece. Each part that is enough is kept
+        as `best`."""
         low, high = 0, len(items)  # a head of `low` does not do, one of `high` does
         while high - low > 1:
             middle = (low + high) // 2
@@ -371,8 +379,8 @@ class _Search:
                     found.update(seed[1])
 
     def _even_then(self) -> Reason | None:
-        """Return why the job waits even without any obstacle; None if it would start, or if there
-        was no time to find out.
+        """Return why the job waits even without any obstacle; None if it would start (then `best`
+        is all that was removed), or if there was no time to find out.
 
         Removing the obstacles may let jobs behind it go first, for example jobs that have waited
         beyond their bound. Those are removed, too, and then count as obstacles.

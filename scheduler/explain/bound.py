@@ -18,7 +18,7 @@ class Held:
     """A running job and its GPUs.
 
     Attributes:
-        gpus: number of its GPUs on each node.
+        gpus: for each node, the numbers (indices) of its GPUs there.
         until: time when its time limit ends it, seconds since the epoch; None: it has no limit.
         stated: time by which it has ended nine times in ten, by the progress that it reports;
             None: it reports none.
@@ -65,8 +65,8 @@ class Bound:
 def bound(
     nodes: Mapping[int, int], runs: Iterable[Held], ahead: Sequence[Ahead], gpus: int, now: float
 ) -> Bound:
-    """Return when a job of `gpus` GPUs starts at the latest. The jobs ahead are placed first,
-    strictly in order.
+    """Return when a job of `gpus` GPUs starts at the latest, or why that cannot be computed. The
+    jobs ahead are placed first, strictly in order; where there are more than `MOST`, none are.
 
     A job takes one node if one is large enough, otherwise whole nodes and GPUs of one more.
 
@@ -105,7 +105,8 @@ def _placed(
     now: float,
 ) -> float:
     """Return the time, seconds since the epoch, when the job gets its GPUs if each run ends at the
-    time given with it. Return inf if the job must wait for a run without a known end."""
+    time given with it. Return inf if it must wait for a job without a known end, or if there are
+    too few GPUs."""
     free = {node: [now] * has for node, has in nodes.items()}  # when each GPU is free at the latest
     for run, end in ends:
         until = inf if end is None else max(now, end)
@@ -142,7 +143,7 @@ def _take(free: dict[int, list[float]], gpus: int, since: float, lasts_s: float)
 
 def _chosen(free: Mapping[int, list[float]], gpus: int) -> list[tuple[int, int]]:
     """Return the (node, GPU) pairs that a job of `gpus` GPUs takes: those that become free first,
-    on as few nodes as possible.
+    on as few nodes as possible. Return fewer pairs where there are not so many GPUs.
     """
     soonest = {
         node: sorted(range(len(times)), key=times.__getitem__) for node, times in free.items()

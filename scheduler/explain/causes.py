@@ -28,7 +28,7 @@ class Waiting:
         waits_for: ids of the jobs that it waits for.
         jobs: number of jobs.
         gpus: GPUs that they ask for in all.
-        words: meaning of the reason; "": that of the code.
+        words: the reason in words; "": those of `code`.
     """
 
     job_id: str
@@ -138,7 +138,7 @@ def causes_of(
     them wait for.
 
     Args:
-        others: jobs that the viewer may see, by id. No other job is named.
+        others: jobs that the viewer may see, by id. No other job is named as waited for.
         named: further rows that say which jobs are waited for. They are not counted as waiting.
     """
     by: dict[tuple[str, str], list[Waiting]] = {}

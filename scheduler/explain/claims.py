@@ -82,8 +82,9 @@ class Claim:
 
 
 def of_offer(answer: WhatIfAnswer, now: float) -> Iterator[Claim]:
-    """Yield the claims that an answer to "what if" contains: start, kind of start, speed, end.
-    Yield none if the change is not one that the job's owner can make."""
+    """Yield the claims that an answer to "what if" contains: on the job's start, whether it shares
+    GPUs, its speed and its end. Yield none if there is no answer, or the change is not one that the
+    job's owner can make."""
     change, then = answer.changes, answer.then
     if not change or change.keys() - CHANGEABLE.keys() or answer.unavailable or then is None:
         return
@@ -180,9 +181,10 @@ def late_by(held: Iterable[bool]) -> float:
 
 
 def put_off(answer: WhatIfAnswer, now: float, late: float) -> WhatIfAnswer:
-    """Return an answer in which the p90 of start and end are later, by the factor exp(`late`) on
-    the wait until then. They are not moved beyond the p90 without the change. If the start is
-    already decided, the answer is returned unchanged."""
+    """Return an answer in which the p90 of the start is later, by the factor exp(`late`) on
+    `NEAR_S` and the wait until then, but not later than without the change. The p90 of the end
+    moves by as many seconds. If the start is decided already, or its p90 is unknown, the answer is
+    returned unchanged."""
     then, was = answer.then, answer.now.start_p90 if answer.now is not None else None
     if answer.starts_now or then is None or then.start_p90 is None:
         return answer

@@ -28,7 +28,7 @@ class Recorded:
     """What a log or run folder records about a job besides the decisions about it.
 
     Attributes:
-        bundles: maps the digest of each bundle of models to the names of its terms.
+        bundles: maps the digest of each bundle of models to the description of its terms.
         ends: end times of the jobs with which it shared GPUs, by id.
         order_values: the keys by which the queue sorted it and its blockers, by job id.
         policy: name of the policy that took the decisions.
@@ -111,7 +111,7 @@ class Dossier:
 
 
 def facts_of(job: JobRow) -> JobFacts:
-    """Return the recorded times of a job from its stored row."""
+    """Return the recorded times of a job from its stored row. `duration_s` is 0: a row has none."""
     ran = jct = None
     if job.ended_at is not None:
         jct = job.ended_at - job.submitted_at
@@ -136,7 +136,8 @@ def facts_of(job: JobRow) -> JobFacts:
 
 def decision_of(line: Line, job_id: str = "", partner: str = "") -> Decision:
     """Return the decision that a line of the log describes. Fields that the viewer may not see are
-    missing in its body, above all in a decision about another user's job."""
+    missing in its body, above all in a decision about another user's job. `job_id` stands in for a
+    missing id; `partner`, if given, replaces the partner."""
     body = {"seq": line.seq, "vc": "", "job_id": job_id, **line.body}
     body.pop("event", None)
     if partner:
@@ -167,7 +168,7 @@ def needs_nodes(job: JobRow, own: Sequence[Decision]) -> bool:
 
 def needs_bound(job: JobRow, forecast: StartForecastRow | None) -> bool:
     """Return whether a latest start by time limits is to be computed for a job: it waits, is not
-    held, and may start."""
+    held, may start, and is no job of a followed Slurm."""
     if not Phase(job.phase).waits or job.slurm is not None or job.hold:
         return False
     return forecast is None or forecast.estimate != ForecastKind.IMPOSSIBLE

@@ -99,8 +99,8 @@ def view(
 def _timeline(
     job: JobFacts, spans: Sequence[Span], sharing: Sequence[Sharing], until: float | None
 ) -> list[Segment]:
-    """Return the segments of a job's timeline; none where its life lasted no time, or its end is
-    unknown."""
+    """Return the segments of a job's timeline: its spans that have an end, then its times of
+    sharing. Return [] where its life lasted no time, or neither its end nor `until` is known."""
     last = until if job.end_time is None else job.end_time
     whole = 0.0 if last is None else last - job.submit_time
     if whole <= 0:

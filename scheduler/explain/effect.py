@@ -59,7 +59,8 @@ class OthersMoved:
 
 @dataclass(frozen=True, slots=True)
 class WhatIfAnswer:
-    """The forecast of a job as it is, and with a change, from the same simulated futures."""
+    """The forecast of a job as it is, and with a change, from the same simulated futures. A start
+    at once (`starts_now`) is a decision on a copy of the core instead."""
 
     job_id: str
     changes: Json = field(metadata={"description": "What was to be different."})
@@ -135,8 +136,8 @@ class WhatIfAnswer:
 
     @classmethod
     def of(cls, job_id: str, changes: Json, answer: Mapping[str, Any]) -> WhatIfAnswer:
-        """Return the analyst's answer, given as plain values, with only the fields that the asking
-        user may see."""
+        """Return the analyst's answer, given as plain values, with the command that makes the
+        change. Values that this class has no field for are left out."""
         known = {"job_id": job_id, "changes": changes, "command": command_of(job_id, changes)}
         return decode(cls, {**answer, **known})
 
@@ -182,7 +183,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What a job would do after one change, as tried on a copy of the queue.
+    """What a job would do in one partition, or after one change, as tried on a copy of the queue.
 
     Attributes:
         words: the change in words.
@@ -198,7 +199,7 @@ class Tried:
     partition: str = ""
     words: str = ""
     command: str = ""
-    amount: float | None = _about("Of what was otherwise: seconds, MiB, CPUs or GPUs.")
+    amount: float | None = _about("Of what was otherwise: seconds, MiB, CPUs, GPUs or nodes.")
     costs: str = _about("What it costs, in words; empty: nothing that is known.", "")
     assumed: str = _about("What is taken for granted, in words.", "")
     times: float | None = _about("How many times as long it takes.")

@@ -69,7 +69,7 @@ def change_lines(
 
     Args:
         done: words for the job after the change, such as "is held".
-        effect: what the change would do; None: not known.
+        effect: what the change would do; None: not known, as the job is being profiled.
         needed: whether it changes anything.
         applied: whether it was made, and not only previewed.
     """
@@ -105,7 +105,8 @@ def place_words(
     priority: float | None,
     terms: Iterable[tuple[str, float]],
 ) -> str:
-    """Return the place in line of a job that waits in Slurm, with the terms of its priority."""
+    """Return as text the place in line of a job that waits in Slurm, with its priority and the
+    terms of that. Where the place is not known, say so."""
     if position is None:
         return f"{job_id}: no place is known."
     made = "".join(f", {name} {points:g}" for name, points in terms)

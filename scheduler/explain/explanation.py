@@ -1,5 +1,5 @@
 """Why a job is in its present state, as plain values. The API replies with them, pages show them,
-and the command line decodes them. This module imports nothing but the standard library."""
+and the command line decodes them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class StartForecastRow:
             behind it starts first.
         no_latest: why there is no latest start.
         stated: the latest start if running jobs end when their reported progress says, which is not
-            guaranteed; None: that is not earlier.
+            guaranteed; None: that is not earlier by a minute.
     """
 
     made_at: float
@@ -57,9 +57,9 @@ class DecisionValues:
     Attributes:
         reason: reason code of the decision.
         action: what was decided; "": no decision was taken, or none is recorded.
-        need, free, limit: GPUs that the job asks for, that are free, and that the virtual cluster
-            has.
-        closed: how many of `limit` were closed.
+        need, free, limit: GPUs that the job asks for, that are free, and that it may use (for a
+            profiling run, `limit` is its longest duration in seconds).
+        closed: how many of the `limit` GPUs were closed.
         position: place in the queue, from 1.
         blocker, partner: the job in the way, and the job with which GPUs are shared.
         held_by: the jobs for whose end it waited.
@@ -257,7 +257,7 @@ class OrderRow:
 
 @dataclass(frozen=True, slots=True)
 class HeldRow:
-    """A held job of the asking user. Held jobs are in no queue."""
+    """A held job of the asking user (for an operator, of any user). Held jobs are in no queue."""
 
     job_id: str
     gpus: int
@@ -300,8 +300,8 @@ class PassedBound:
         in_force: where no GPUs were reserved for it: whether the job then went before all jobs that
             had not waited beyond it.
         kept_after_s: seconds from its submission until GPUs were reserved for it; None: none were.
-        started_after_s: seconds from then until it started, in which it waited for the jobs on
-            those GPUs; None: it has not started.
+        started_after_s: seconds from that reservation until it started, in which it waited for the
+            jobs on those GPUs; None: it has not started.
         kept_for: the job for which GPUs were reserved meanwhile, since only one gets them at a
             time; None: there was none.
         costs_s: where the bound is not in force, or was not at first: the waiting that going first
@@ -329,7 +329,7 @@ class Waited:
         still: whether it goes on.
         live: whether this is about a present job of a service, instead of a record of a finished
             run.
-        came: whether the job had not started or ended by the end of the record.
+        came: whether the job had neither started nor ended by the end of the record.
         refused: whether the job was refused, so that it was never in a queue.
         meanwhile: jobs that had most GPU-time of its virtual cluster, of those that the viewer may
             see.

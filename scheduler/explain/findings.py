@@ -1,7 +1,8 @@
 """Why a job waits now: the obstacles, its place in its queue, and what it is promised. Each part is
 tried on a copy of the core, or read from the core.
 
-Everything is computed at the time of the question. Other users' jobs are counted, never named.
+Everything is computed at the time of the question. Other users' jobs are counted and not named,
+except for operators.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ def analysis(
     most: int | None = LISTED,
     budget_s: float = BUDGET_S,
 ) -> Analysis:
-    """Return why a waiting job waits, as its owner may see it: other users' jobs are not named.
-    Raise LookupError if the job has GPUs already.
+    """Return why a waiting job waits, as its owner may see it: other users' jobs are not named. The
+    fields `moved`, `history` and `suggestions` are left empty. Raise LookupError if the job has
+    GPUs already, or is not known.
 
     Args:
         names: name other users' jobs too (for operators).
@@ -113,8 +115,8 @@ def analysis(
 
 
 def _groups(holders: Sequence[InTheWay]) -> Iterator[Group]:
-    """Yield the obstacles as one group per kind, each with its number of members and the latest
-    end.
+    """Yield the obstacles as one group per kind that occurs, each with the number of its members,
+    the first of them, and the latest end.
     """
     for kind in Kind:
         mine = [one for one in holders if one.kind == kind]
@@ -190,14 +192,15 @@ def _kept(futures: Futures, queued: QueuedJob) -> Kept | None:
 def _sums_to_key(
     mine: Mapping[str, float], queued: QueuedJob, theirs: Mapping[str, float], other: QueuedJob
 ) -> bool:
-    """Return whether the terms of two jobs' order values sum to the difference of the keys by which
-    the queue is sorted."""
+    """Return whether the sums of two jobs' order terms differ by as much as the keys by which the
+    queue sorts the jobs, but for rounding."""
     off = sum(mine.values()) - queued.key - (sum(theirs.values()) - other.key)
     return abs(off) <= 1e-6 * max(abs(queued.key), abs(other.key), 1.0)
 
 
 def compared(core: Core, job_id: str, other: QueuedJob, now: float) -> Compared:
-    """Return a comparison of the order values of two jobs: which goes first, and why.
+    """Return a comparison of the order values of two jobs: which goes first, and why. The terms of
+    a job that has left the core are left out where they do not agree with its key.
 
     Args:
         job_id: the job in question.

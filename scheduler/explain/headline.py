@@ -1,7 +1,8 @@
 """The first line of a job's page, and the page's title: when the job starts, until when it runs, or
 how it ended.
 
-Times are left out of the text, and the page inserts them in the reader's time zone.
+The times `at` and `by` are left out of the text, and the page inserts them in the reader's time
+zone. A time in the note is in the time zone of this process.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Headline:
     Attributes:
         text: the text before the time `at`; a whole sentence if there is no time.
         state: the short form for the page's title; it, too, is followed by `at`, if there is one.
-        by: the time that is kept nine times in ten.
+        by: the time by which the job has started, or ended, nine times in ten.
         note: a remark at the end, without a full stop.
     """
 

@@ -38,16 +38,16 @@ def next_of(history: History, outlived_s: float = 0.0) -> Next:
 
 
 def known(history: History, outlived_s: float = 0.0) -> Known:
-    """Return the number of jobs in a history, and the duration that it predicts for the
-    next job.
+    """Return the number of jobs in a history, and the duration that it predicts for the next job,
+    given that this one lasts longer than `outlived_s` seconds.
     """
     reached = max(history.reached)
     return Known(history.of, sum(history.ended), reached, next_of(history, outlived_s))
 
 
 def rests_on(histories: Sequence[History]) -> Known | None:
-    """Return a summary of the narrowest history that contains an ended job, or None if all are
-    empty.
+    """Return a summary of the narrowest history that contains a job, ended or running, or None if
+    all are empty.
 
     Args:
         histories: the histories of the groups to which a job belongs, the widest group first.

@@ -65,10 +65,10 @@ class JobRow(JobRequest):
     def waited(self, now: float) -> float | None:
         """Return the seconds that the job has waited by `now`: had no GPUs, though it could have
         started. The time does not count for which it was held, other jobs had to end first, it was
-        profiled, or its node started it. Return None while other jobs have to end first.
+        profiled, or its node started it. Return None as long as it could not start yet.
 
-        Of a job of Slurm, and of one that an older release recorded, that is the time from when it
-        could start to its start, or until it is held.
+        For a job of Slurm, and for one that an older release recorded, that is the time from when
+        it could start until it started, ended or was held, or until `now`.
         """
         depends = self.slurm is not None or self.after or self.after_any
         since = self.queued_at if depends else self.submitted_at

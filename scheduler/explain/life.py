@@ -272,7 +272,7 @@ def waits_of(spans: Sequence[Span], decisions: Sequence[Decision]) -> list[Wait]
 
 def waits_for_gpus(spans: Sequence[Span]) -> list[tuple[float, float]]:
     """Return the (start, end) times between which a job waited for GPUs. Waits to be profiled or
-    released are left out."""
+    released, or for other jobs to end, are left out, and so is a span without an end."""
     spells: list[tuple[float, float]] = []
     for s in spans:
         if s.phase is not Phase.WAITING or s.reason is Reason.AWAITING_PROFILE or s.end is None:
@@ -299,8 +299,8 @@ _Had = tuple[float, float, int]  # from when to when, and how many GPUs
 
 
 def runs_of(moves: Iterable[tuple[str, float, int]]) -> dict[str, list[_Had]]:
-    """Return, for each job, the times (start, end, GPUs) during which it had GPUs; the last one has
-    no end (inf).
+    """Return, for each job, stretches of time as (start, end, number of GPUs that it had), also
+    those with 0 GPUs. The last one has no end (inf).
 
     Args:
         moves: in order of time: a job, a time, and the number of GPUs that it has from then on.
@@ -322,7 +322,7 @@ def had(
 
     Args:
         waited: function from a time to the seconds of the wait before it, from `seconds_before`.
-        runs: times during which the job had GPUs, from `runs_of`.
+        runs: what the job had and when, from `runs_of`.
         end: end of the job; None: it still runs.
     """
     last = inf if end is None else end
@@ -433,7 +433,7 @@ def event_of(job: JobFacts, d: Decision, free_pass: bool) -> Event:
 
 
 def placement_of(d: Decision) -> str:
-    """Return the nodes and GPUs given, in words: "node 42: GPU 0"."""
+    """Return the nodes and GPUs given, in words: "node 42: GPU 0; node 43: GPUs 0-3"."""
     parts = []
     for node, mask in zip(d.nodes, d.gpus or (0,) * len(d.nodes), strict=False):
         held = [i for i in range(mask.bit_length()) if mask >> i & 1]

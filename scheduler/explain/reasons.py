@@ -34,8 +34,8 @@ def sentence(d: Decision, visible: Collection[str] | None = None) -> str:
 
 
 def fields_in_sentence(d: Decision, visible: Collection[str] | None = None) -> frozenset[str]:
-    """Return the names of the decision's fields that `sentence` mentions, or puts into other
-    words."""
+    """Return the names of the values that `sentence` mentions, or puts into other words: fields of
+    the decision, such as "free", and names of the template, such as "gpus"."""
     is_named = visible is None or (d.blocker is not None and d.blocker in visible)
     if d.reason is Reason.BEHIND_HIGHER_PRIORITY and d.position and not is_named:
         return frozenset(("position", "blocker"))
@@ -44,7 +44,7 @@ def fields_in_sentence(d: Decision, visible: Collection[str] | None = None) -> f
 
 
 def summary(d: Decision, *, blocker: str = "", partner: str = "") -> str:
-    """Return one sentence for the owner of a waiting job, with the numbers of the decision.
+    """Return a decision as a sentence without its subject, with the numbers of the decision.
 
     Args:
         blocker, partner: names for these jobs in the sentence; "": their ids.

@@ -19,8 +19,8 @@ def remarks(
     """Yield each event of a job's life with lines that its sentence does not contain: numbers, the
     prediction and the next step.
 
-    The prediction and the expected duration are given only when they change. Events without
-    effect are skipped.
+    The prediction and the expected duration are given only when they change. Waits that only the
+    free profiling pass saw (`Event.void`) are skipped.
 
     Args:
         limit_s: the job's time limit, seconds; None: none.

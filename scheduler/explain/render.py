@@ -127,13 +127,15 @@ class _About:
 
     @property
     def never(self) -> bool:
-        """Whether the job can never start. Such a job's reason is shown before anything else."""
+        """Whether the job waits, and cannot start since its virtual cluster is too small. Its
+        reason is shown before anything else."""
         job = self.job
         return job is not None and self.wait is not None and job.reason == Reason.VC_TOO_SMALL
 
     @property
     def in_slurm(self) -> SlurmReason | None:
-        """Why the followed Slurm keeps the job waiting. None for a job that Slurm has started."""
+        """Why the followed Slurm keeps the job waiting. None for a job that Slurm has started, that
+        is over, or that is not Slurm's."""
         return None if self.job is None else _in_slurm(self.job)
 
 
@@ -149,11 +151,11 @@ def render(
     codes: bool = False,
 ) -> list[Row]:
     """Return the rows of an explanation in words. A given analysis is shown without the rest of the
-    explanation.
+    explanation. Without an analysis, `Depth.BRIEF` shows all rows.
 
     Args:
         now: time at which the reader reads, seconds since the epoch. None: the time of the
-            analysis.
+            analysis (0 without one).
         codes: also show the codes of reasons.
     """
     job = found if isinstance(found, Explanation) else None
@@ -266,8 +268,8 @@ def start_words(made: StartForecastRow | None, now: float) -> str:
 
 
 def _times(about: _About) -> _Rows:
-    """Yield the row with three times: when the job was submitted, when it became eligible to start,
-    and when it started.
+    """Yield the row that says when the job was submitted, when it became eligible to start or that
+    it is not yet, and when it started, if it has.
     """
     if about.job is None:
         return
@@ -324,8 +326,8 @@ OLD_S = 3.0  # an answer of longer ago says how old it is
 
 
 def _way(about: _About) -> _Rows:
-    """Yield the row on the runs, jobs and nodes that a waiting job waits for. If the analysis is
-    older than `OLD_S`, the row says how old it is.
+    """Yield the row on the runs, jobs and nodes that a waiting job waits for. At a terminal and for
+    an agent, the row says how old the analysis is, if it is older than `OLD_S`.
     """
     wait = about.wait
     if wait is None or (about.never and about.depth is Depth.BRIEF):
@@ -404,7 +406,7 @@ def waited_words(job: Explanation, found: Waited) -> str:
 
 def decision_words(one: DecisionValues, job_id: str) -> str:
     """Return the sentence of a decision about a job. A reason code that this version does not know
-    is used as it is."""
+    is given by the words in its name."""
     if not one.action and one.reason == Reason.NOT_YET_EVALUATED:
         return "in the queue, no reason recorded yet"
     action = one.action or Action.WAIT  # an older service tells none
@@ -490,7 +492,8 @@ BRIEFLY = 1  # of the changes that would help, the best; unless asked for all
 
 
 def _could(about: _About) -> _Rows:
-    """Yield rows with the changes by which the job's owner could start it sooner."""
+    """Yield rows on what the job's owner could do: changes that start it sooner, how to run a
+    failed job again, or what helps against the reason for its state."""
     job, brief = about.job, about.depth is Depth.BRIEF
     if job is None:
         return
@@ -561,8 +564,8 @@ def _packed(about: _About) -> _Rows:
 
 
 def path_words(found: Packing) -> list[str]:
-    """Return in words the steps that led to the predicted speeds of a pair. For the job that was on
-    the GPUs first, they name the job that each step is about."""
+    """Return in words the steps that led to the predicted speeds of a pair. Each begins with the
+    job that it is about, except steps about this job where it came to the other's GPUs."""
     whose = ("", "partner: ") if found.newcomer else ("newcomer: ", "this job: ")
     return [comparison(_step_of(one), *whose) for one in found.path]
 
@@ -619,7 +622,8 @@ _SAYS: tuple[tuple[str, Depth, Callable[[_About], _Rows]], ...] = (
 
 
 def first_words(job: Explanation) -> str:
-    """Return the present state of a job, and why, in a sentence: the first of its findings."""
+    """Return the present state of a job, and why, in a sentence without its subject: the first of
+    its findings. Return "" without findings."""
     return finding_words(job, job.principal[0]) if job.principal else ""
 
 
@@ -809,8 +813,8 @@ def place(found: Analysis) -> str:
 
 
 def promise(found: Analysis) -> str:
-    """Return as text when the scheduler will reserve GPUs for a waiting job, and the conditions.
-    Return "" if none will be reserved.
+    """Return as text when the scheduler will reserve GPUs for a waiting job, and the conditions, or
+    which it has reserved. Return "" if the policy promises none.
     """
     if found.reserved is not None and found.reserved.own:
         return _kept(found.reserved, found.bound)
@@ -849,8 +853,8 @@ def promise(found: Analysis) -> str:
 
 def _kept(kept: Kept, promise: Promise | None) -> str:
     """Return as text how many GPUs are reserved for this job, and how many of them running jobs
-    still hold. They stay reserved for a job that goes before all others, by `promise`, and for
-    another while it is the first in line.
+    still hold. If the bound of `promise` has not passed, add that they are reserved only as long as
+    the job is the first in line.
     """
     held = kept.gpus - kept.free
     busy = f"{held} of them still in use" if held else "all of them free"
@@ -919,8 +923,8 @@ def moved_words(found: MovedStart, now: float, most: int | None = None) -> str:
 
 
 def cause_words(cause: Cause) -> str:
-    """Return as text one cause by which a forecast start has changed: "3 later jobs are
-    before it".
+    """Return as text one cause by which a forecast start has changed: "3 jobs submitted later are
+    ahead of it in line".
     """
     if cause.kind == "closed":
         return f"GPUs of {count(cause.count, 'node')} are closed"
@@ -932,15 +936,15 @@ def cause_words(cause: Cause) -> str:
 
 
 def rests_on(history: Known) -> str:
-    """Return as text the history behind a prediction: "ada's jobs named like train: 4.2 jobs ended
-    by now ... Of the next, half last over 25 min ...".
+    """Return as text the history behind a prediction: "ada's jobs named like train: 4.2 jobs that
+    have ended, ... Of the next, half last over 25 min, ...".
     """
     return f"{history.of}: {known_words(history)} {next_words(history.next)}"
 
 
 def known_words(history: Known) -> str:
-    """Return as text how many ended jobs a history holds, weighted by age: "18 jobs that have
-    ended, where older jobs count less than 1.".
+    """Return as text how many jobs a history holds, weighted by age: "18.0 jobs that have ended,
+    and 2.0 that still run, where older jobs count less than 1.". Say so if there are none.
     """
     if history.ended < 0.05 and history.reached < 0.05:
         return "No such job was seen yet, so the wider group's history is used."
@@ -987,8 +991,9 @@ _EVEN_THEN: dict[str, str] = {
 
 
 def of_partitions(answer: Eta) -> list[str]:
-    """Return the lines printed below the table of partitions of `pellucid eta`: partitions not
-    tried, and partitions that refuse the job.
+    """Return the lines printed below the table of partitions of `pellucid eta`: the partitions that
+    the job asks for (if several), those not tried, what Pellucid's own policy would do, and those
+    that refuse the job.
     """
     found = []
     if len(answer.asked) > 1:

@@ -50,8 +50,9 @@ class Shares:
 
 
 def of_policy(policy: Policy, user: str, vcs: Collection[str], now: float) -> Shares:
-    """Return the parts that a user had of each of the virtual clusters `vcs`, by the usage that the
-    policy counts."""
+    """Return the parts that a user had of those of the virtual clusters `vcs` of which the user is
+    a member, by the usage that the policy counts. A policy that counts none has no answer
+    (`unavailable`)."""
     found, half_life_s = [], None
     if policy.usage is None:
         return Shares(user, unavailable="the policy knows no shares")
@@ -79,7 +80,7 @@ def of_policy(policy: Policy, user: str, vcs: Collection[str], now: float) -> Sh
 
 
 def sentences(found: Shares) -> list[str]:
-    """Return the parts of a user as sentences; [] where there are none."""
+    """Return the parts of a user as sentences; [] where there are none, or no answer."""
     if found.unavailable:
         return []
     since = ""

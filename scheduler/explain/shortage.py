@@ -40,11 +40,10 @@ class NodeShort:
     Attributes:
         gpus, gpus_there: free GPUs and all GPUs of the types that the job asks for.
         lacks: resources of which too little is free; empty: none.
-        shut: "closed", "reservation" or "kept" (for jobs ahead of it); "": the node is open to the
-            job.
+        shut: "closed" or "reservation"; "": the node is open to the job.
         why: the node's state with the administrator's text, or the reservation's name.
-        until: latest time when the node could take the job, by time limits (seconds since the
-            epoch); None: unknown.
+        until: when the reservation ends, otherwise the latest time when the node could take the
+            job, by time limits (seconds since the epoch); None: unknown.
     """
 
     name: str
@@ -70,9 +69,10 @@ class Shortage:
             number.
         shut, shuts: nodes that are closed to the job or kept from it, the first few, and their
             number.
-        ready: nodes that lack nothing, the first few.
+        ready, readies: nodes that lack nothing, the first few, and their number.
         unsuited: nodes of the partition that could never run the job.
-        parts: the other parts of its heterogeneous job, with which it starts together.
+        parts: number of the other parts of its heterogeneous job, with which it starts together.
+        free_gpus: free GPUs of the types that it asks for, on all nodes that are not shut.
     """
 
     partition: str
@@ -119,8 +119,9 @@ class Shortage:
 
 
 def _least(node: NodeShort) -> tuple[bool, int, float, int, str]:
-    """Return the sort key of a node, smallest first: nodes with enough GPUs, then nodes that lack
-    few resources, then nodes that lack small amounts.
+    """Return the sort key of a node. Nodes with enough free GPUs come first; among these and among
+    the others, those that lack fewer resources; then those that lack smaller shares of what is
+    asked for.
     """
     lack = sum(1 - one.free / one.asked for one in node.lacks if one.asked)
     no_gpu = any(one.what == GPU for one in node.lacks)
@@ -131,8 +132,9 @@ def _least(node: NodeShort) -> tuple[bool, int, float, int, str]:
 
 
 def clauses(one: Shortage, now: float) -> list[str]:
-    """Return as clauses which resources the nodes of a partition lack for a job. Return [] if
-    nothing is known to be lacking.
+    """Return as clauses which resources the nodes of a partition lack for a job, which nodes are
+    shut, and until when. For a part of a heterogeneous job that has room, say that it starts with
+    the other parts. Return [] if nothing is known to be lacking.
     """
     if one.parts and one.readies >= one.nodes:
         has = f"{_has(one.readies)} enough free for this part"
@@ -223,11 +225,9 @@ def _shut(one: Shortage, now: float) -> list[str]:
     for node in one.shut[:SHOWN]:
         if node.shut == "closed":
             found.append(f"{node.name} is {node.why}")
-        elif node.shut == "reservation":
+        else:
             until = f" until {clock_time(node.until, now)}" if node.until is not None else ""
             found.append(f"reservation {node.why} has {node.name}{until}")
-        else:
-            found.append(f"{node.name} is kept for jobs that go before it")
     more = one.shuts - len(found)
     return [*found, *([f"{count(more, 'more node')} likewise"] if more else [])]
 

@@ -28,10 +28,8 @@ Counting = Callable[[str, int, str | None, bool], Capacity]
 
 
 def story_of(of: Dossier) -> Story:
-    """Return the story of a job: its events in order, with their sentences.
-
-    In front of Slurm, this service's decisions have no effect. So the story of a job that Slurm
-    started leaves them out.
+    """Return the story of a job: its events in order, with their sentences. The last decision about
+    a waiting job gets the present numbers of GPUs, and its present position.
     """
     now, own, remedy = of.stands, list(of.own), None
     if now is not None and own and Phase(now.row.phase).waits:
@@ -139,7 +137,7 @@ def counting(nodes_now: NodesNow) -> Counting:
 
 def sentence_now(counts: Counting, job: JobRow, line: Line, position: int | None) -> str:
     """Return the last decision about a waiting job as a sentence, with the present numbers of GPUs
-    and the job's present position.
+    and the job's present position. Where these change nothing, return the recorded sentence.
     """
     last = decision_of(line)
     now, _ = _with_counts(counts, job, last, position)

@@ -280,7 +280,7 @@ def _foil(
     order: Mapping[str, float],
 ) -> list[str]:
     """Return sentences on why other jobs went first, for the two jobs that stood ahead for the
-    longest time."""
+    longest time. A job whose order value is unknown, or larger than this job's, is left out."""
     behind: dict[str, float] = {}
     for d in decisions:
         if d.action is Action.WAIT and d.blocker and d.blocker != job.job_id:

@@ -1,7 +1,7 @@
 """The terms of a score: what each adds to it, and its factor on the duration.
 
 The duration model is additive in ln(1 + seconds), so a term t multiplies (1 + seconds) by exp(t),
-which is shown as "x0.4". Before anything is shown, it is checked that the terms sum to the score.
+which is shown as "×0.40". Before anything is shown, it is checked that the terms sum to the score.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def thought_of(term: str) -> str:
 
 def thoughts(terms: Iterable[tuple[str, float]]) -> list[Thought]:
     """Return terms, given as pairs (name, contribution), grouped by meaning. The group with the
-    largest sum comes first."""
+    largest effect, in either direction, comes first."""
     groups: dict[str, list[tuple[str, float]]] = {}
     for name, contribution in terms:
         groups.setdefault(thought_of(name), []).append((name, contribution))
@@ -133,7 +133,8 @@ class Term:
     Attributes:
         name: name of the term: a feature, or two features joined by " & ".
         text: the meaning of the feature, for a person.
-        value: the value of the feature as text, "" when missing or not kept.
+        value: the value of the feature as text; "missing" if the job had none, "" if it was not
+            kept.
         contribution: what it adds to the score.
     """
 
@@ -150,7 +151,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """A score and its terms, the largest contribution first.
+    """A score and its terms, the one with the largest effect, in either direction, first.
 
     Attributes:
         time: time of the first decision with this score, seconds since the epoch.
@@ -218,8 +219,9 @@ def seconds_of(score: float) -> float:
 
 
 def gap_of(score: Score) -> float:
-    """Return the difference between a score and the sum of its terms. The terms are added in the
-    recorded order, so that rounding is the same."""
+    """Return the distance (0 or more) between a score and the sum of its intercept and terms; inf
+    if it is not a finite number. The terms are added in the recorded order, so that rounding is the
+    same."""
     total = score.intercept
     for term in score.terms:
         total += term

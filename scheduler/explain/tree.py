@@ -19,7 +19,7 @@ class Finding:
     Attributes:
         kind: name of the field in which the fact stands, such as "forecast" or "groups".
         values: its values by name: numbers, codes, texts, lists and tables of these.
-        children: the facts from which this one follows.
+        children: the facts that stand in its other fields.
     """
 
     kind: str

@@ -39,7 +39,9 @@ from scheduler.slurm.reason import whole
 
 
 def explain(of: Dossier) -> Explanation:
-    """Return why a job of a service, or of Slurm, is in its present state."""
+    """Return why a job of a service, or of Slurm, is in its present state. The dossier must have
+    that state (`stands`). For a job that Slurm has started, no reasons for its wait are listed,
+    since this service's decisions had no effect on it."""
     stands, story = of.stands, story_of(of)
     assert stands is not None, "a run that is over is a story"
     job, now, forecast = stands.row, stands.now, forecast_of(stands)
@@ -110,8 +112,8 @@ def explain(of: Dossier) -> Explanation:
 
 
 def believed(stands: Stands, story: Story, forecast: StartForecastRow | None) -> Belief | None:
-    """Return the predicted duration of a job, and the data behind it. For a running job, add the
-    time that is left."""
+    """Return how long a job should run, and what that rests on; None where nothing is predicted.
+    For a running job with a forecast end, take into account how long it has run."""
     job, now = stands.row, stands.now
     runs = None
     if job.phase == Phase.RUNNING and job.started_at is not None:
@@ -143,8 +145,9 @@ def crowded_out(job: JobRow, story: Story) -> bool:
 
 
 def receipt_of(stands: Stands, story: Story) -> Receipt | None:
-    """Return the stored inputs of a job's predicted duration and odds. Return None if they are not
-    stored: the prediction was stated only in a decision, or by the job's own progress.
+    """Return the inputs of a job's predicted duration and odds: those kept with the forecast of its
+    end, otherwise those kept with a decision. Return None if none were kept, or only those of an
+    earlier prediction.
     """
     if stands.receipt is not None:
         return stands.receipt
@@ -170,8 +173,9 @@ def asking(job_id: str) -> str:
 
 def forecast_of(stands: Stands) -> StartForecastRow | None:
     """Return the latest start forecast of a job. For a waiting job, it takes into account that the
-    job still waits, and no quantile is later than the latest start by time limits. If no future was
-    simulated yet, the forecast has only that latest start. Return None where neither is known."""
+    job still waits, and no quantile of the start is later than the latest start by time limits. If
+    no future was simulated yet, the forecast has only that latest start, or why there is none.
+    Return None where there is neither a forecast nor a bound."""
     job, now, forecast, found = stands.row, stands.now, stands.forecast, stands.bound
     if not Phase(job.phase).waits:
         return forecast
@@ -221,7 +225,7 @@ def _findings(job: JobRow, story: Story, now: float) -> list[Finding]:
     wait, by precedence.
 
     For a job that is over, its end comes first, then the last decision about it, unless that was to
-    wait.
+    wait. A job of a followed Slurm that is not over has one finding: Slurm's reason, or its start.
     """
     found: dict[Reason, Event] = {}
     for event in story.events:
@@ -260,8 +264,14 @@ def _finding(event: Event) -> Finding:
 
 
 def shares_of(given: Sequence[Decision], partner: str | None, shared_s: float) -> GpusNow | None:
-    """Return with which job a running job shares its GPUs now, after how it got them. Return None
-    where no decision gave it any."""
+    """Return with which job a running job shares its GPUs now, and whether it started on GPUs that
+    another job used. Return None where no decision gave it any.
+
+    Args:
+        given: the decisions that gave it GPUs, in order.
+        partner: the job with which it shares now; None: none.
+        shared_s: seconds since the last sharing began.
+    """
     if not given:
         return None
     came = given[-1].action is Action.PACK
@@ -270,8 +280,8 @@ def shares_of(given: Sequence[Decision], partner: str | None, shared_s: float) -
 
 
 def _end(job: JobRow, latest: Finding | None) -> Finding:
-    """Return how a job ended, with the values of the decision that ended it, if the core took
-    one."""
+    """Return how a job ended. If the core decided that it was not started or was lost, add the
+    values of that decision."""
     assert job.ended_at is not None
     how = job.state or job.phase
     if latest is not None and latest.reason in (Reason.NOT_STARTED, Reason.LOST):
@@ -280,8 +290,8 @@ def _end(job: JobRow, latest: Finding | None) -> Finding:
 
 
 def values_of(d: Decision | None) -> Mapping[str, Any]:
-    """Return the values of a decision that its sentence mentions, by the names of the fields of
-    `DecisionValues`; empty where no decision is recorded."""
+    """Return the values of a decision that its sentence mentions, without its reason, by the names
+    of the fields of `DecisionValues`; empty where no decision is recorded."""
     if d is None:
         return {}
     names = {"closed": "closed_gpus", "gone_in_s": "gone_in_s", "at_once": AT_ONCE}

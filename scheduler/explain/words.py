@@ -25,7 +25,7 @@ _UNITS = (("d", DAY_S), ("h", HOUR_S), ("min", MINUTE_S), ("s", 1.0))
 
 def duration(seconds: float | None) -> str:
     """Return seconds in at most two units: "93 s", "3 min 20 s", "35 min", "3 h 35 min", "2 d 4
-    h".
+    h". Return "unknown" for None and for an infinite value.
     """
     if seconds is None or not math.isfinite(seconds):
         return "unknown"
@@ -111,7 +111,7 @@ def number(value: float | None) -> str:
 
 
 def factor(value: float) -> str:
-    """Return a multiplier: "x0.40", "x12"."""
+    """Return a multiplier: "×0.40", "×12"."""
     if value >= 100 or (value < 0.01 and value > 0):
         return f"×{value:.2g}" if value < 1e4 else f"×{value:.1e}"
     return f"×{value:.2f}" if value < 10 else f"×{value:.0f}"
@@ -173,7 +173,7 @@ def sentence_of(d: Decision) -> str:
 
 
 def fields_worded(d: Decision) -> frozenset[str]:
-    """Return the names of the fields of a decision that `sentence_of` mentions."""
+    """Return the names of the values that `sentence_of` mentions, as `fields_in_sentence` does."""
     return fields_in_sentence(d, _named(d))
 
 
@@ -451,8 +451,8 @@ YEAR_DAYS = 365
 
 
 def clock_time(epoch_s: float, now: float) -> str:
-    """Return a moment in this process's time zone: "16:40", "Tue 16:40" within the next six days,
-    "3 Dec 16:40", or "3 Dec 2030 16:40".
+    """Return a moment in this process's time zone: "16:40" today, "Tue 16:40" within the next six
+    days, "3 Dec 16:40" within a year, otherwise "3 Dec 2030 16:40".
     """
     today = datetime.fromtimestamp(now)
     at = datetime.fromtimestamp(min(epoch_s, LAST_S))
@@ -487,7 +487,7 @@ _ENDED: dict[str, str] = {
 
 
 def act(action: str) -> str:
-    """Return the words for an action, such as "waits" or "kept GPUs"."""
+    """Return the words for an action, such as "waits" or "GPUs are kept"."""
     return _ACTS[Action(action)]
 
 
@@ -602,8 +602,8 @@ def starts(
     no_latest: str = "",
     stated: float | None = None,
 ) -> str:
-    """Return as text when a waiting job is expected to start: "starts about 16:40; by 18:10 in
-    nine of ten cases". Without a median, return its latest start, or why the start is unknown.
+    """Return as text when a waiting job is expected to start: "starts about 16:40; by 18:10 nine
+    times in ten". Without a median, return its latest start, or why the start is unknown.
     """
     if start_p50 is None and estimate == ForecastKind.IMPOSSIBLE:
         return why_not

@@ -132,8 +132,7 @@ class Easy(Policy):
 
     def _limit(self, job: Job) -> float:
         """Return the seconds that a job is expected to run: its time limit, else the default limit,
-        else the mean of its user's last two durations.
-        """
+        else the mean of its user's last two durations, else a day."""
         stated = job.time_limit_s or self.default_limit_s
         return stated or sum(self.last_two.get(job.user, (FIRST_S, FIRST_S))) / 2
 
@@ -145,8 +144,8 @@ class Easy(Policy):
         return 0.0 if run.job.time_limit_s or self.default_limit_s else elapsed
 
     def _free_in(self, placement: Placement, runs: list[Run], now: float) -> float:
-        """Return the seconds until all runs on the GPUs of a placement have ended, by their limits;
-        0 where no job runs on them."""
+        """Return the seconds until all runs on the GPUs of a placement have ended, as `_limit`
+        expects; 0 where no job runs on them."""
         wanted = dict(placement)
         return max(
             (

@@ -72,14 +72,14 @@ def create_app(
     pages: bool = True,
     counts: Counts | None = None,
 ) -> FastAPI:
-    """Return the API, and the pages, over a database.
+    """Return the web app over a database: the API and, with `pages`, the pages.
 
     Args:
         store: the database; by default the one of the settings.
         clock: returns the time on the backend's clock, seconds since the epoch.
         counts: counts of the service's processes, for `/metrics`.
 
-    Raise SettingsError when strangers could reach the service without a token.
+    Raise SettingsError as `guard` does.
     """
     limits = limits or Limits()
     own = store is None

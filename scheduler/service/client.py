@@ -58,8 +58,7 @@ class Connection:
         server: address of the service; by default $PELLUCID_SERVER, or this machine.
         token: bearer token; by default $PELLUCID_TOKEN. None is needed on loopback when the service
             runs with tokens off.
-        http: object that makes the requests, such as a test client; None: an HTTP client of this
-            class.
+        http: object that makes the requests, such as a test client; None: an `Http` is made.
     """
 
     def __init__(
@@ -195,8 +194,8 @@ class JobClient(Connection):
         return self._json("GET", _path(job_id))
 
     def jobs(self, *, limit: int | None = None, **filters: Any) -> Iterator[Json]:
-        """Yield your jobs, latest first, read page by page; filters: phase, over, vc, owner,
-        array.
+        """Yield your jobs (for operators, everybody's), latest first, at most `limit` (None: all),
+        read page by page; filters: phase, over, vc, owner, array.
         """
         return self._pages("/jobs", limit, filters)
 
@@ -204,8 +203,9 @@ class JobClient(Connection):
         return self._json("POST", _path(job_id, "cancel"))
 
     def cancel_many(self, job_ids: Sequence[str], *, preview: bool = False) -> Iterator[Json]:
-        """Cancel jobs, a thousand in each request. Yield one answer for each request: which jobs
-        were asked to stop, which had ended, and which are unknown.
+        """Cancel jobs, a thousand in each request, sent as the answers are iterated. Yield one
+        answer for each request: which jobs were asked to stop, which had ended, and which are
+        unknown.
         """
         for i in range(0, len(job_ids), 1000):
             body = {"jobs": list(job_ids[i : i + 1000])}
@@ -213,16 +213,21 @@ class JobClient(Connection):
 
     def change(self, job_id: str, *, preview: bool = False, **to: Any) -> Json:
         """Change what a waiting job asks for; it keeps its place in the queue. Further fields are
-        those of the API's ChangeRequest (gpus, time_limit_s, ...). Return the change.
+        those of the API's ChangeRequest (gpus, time_limit_s, ...). Return the change; with
+        `preview`, it is only shown, not made.
         """
         return self._json("PATCH", _path(job_id), json=to, params={"preview": preview})
 
     def hold(self, job_id: str, *, preview: bool = False) -> Json:
-        """Hold a waiting job, so that it does not start until it is released. Return the change."""
+        """Hold a waiting job, so that it does not start until it is released. Return the change;
+        with `preview`, it is only shown, not made.
+        """
         return self._json("PUT", _path(job_id, "hold"), params={"preview": preview})
 
     def release(self, job_id: str, *, preview: bool = False) -> Json:
-        """Release a held job, so that it can start again. Return the change."""
+        """Release a held job, so that it can start again. Return the change; with `preview`, it is
+        only shown, not made.
+        """
         return self._json("DELETE", _path(job_id, "hold"), params={"preview": preview})
 
     def set_priority(self, job_id: str, priority: int, *, preview: bool = False) -> Json:
@@ -255,14 +260,16 @@ class JobClient(Connection):
         return self._json("GET", _path(job_id, "after"), params={"other": other})
 
     def order(self, vc: str | None = None, *, limit: int = 50) -> list[Json]:
-        """Return the waiting jobs in the order of their queue, with the terms that make each job's
-        place.
+        """Return, for a virtual cluster (None: for each), your waiting jobs (for operators,
+        everybody's) in the order of their queue, each with the terms that make its place.
         """
         asked = {"limit": limit} | ({"vc": vc} if vc else {})
         return cast(list[Json], self._json("GET", "/order", params=asked))
 
     def causes(self) -> Json:
-        """Return all waiting jobs by cause, and the jobs whose end would free most of them."""
+        """Return your waiting jobs (for operators, everybody's) by cause, and the jobs whose end
+        would free most of them.
+        """
         return self._json("GET", "/causes")
 
     def share(self, user: str | None = None) -> Json:
@@ -278,7 +285,7 @@ class JobClient(Connection):
         return self._json("GET", "/models/beside")
 
     def links(self) -> list[Json]:
-        """Return the valid shared links to your jobs."""
+        """Return the valid shared links to your jobs (for operators, to everybody's)."""
         return cast(list[Json], self._json("GET", "/links"))
 
     def revoke_link(self, link_id: str) -> None:
@@ -324,7 +331,9 @@ class Client(JobClient):
         return float(self.cluster()["now"])
 
     def queue(self, vc: str, *, limit: int | None = None) -> Iterator[Json]:
-        """Yield the jobs waiting in a virtual cluster, in order."""
+        """Yield the places of a virtual cluster's queue, in order, at most `limit` (None: all). Of
+        other users' jobs only the place is shown.
+        """
         return self._pages("/queue", limit, {"vc": vc})
 
     # --- nodes and settings (operators) ------------------------------------------------------
@@ -335,8 +344,8 @@ class Client(JobClient):
 
     def add_node(self, name: str, vc: str, *, preview: bool = False, **has: Any) -> Json:
         """Add a node, or with `preview` only show the effect. Return the change. `has`: gpus,
-        gpu_type and gpu_memory_mib, each taken from other nodes of the virtual cluster where left
-        out; new_vc=True where the virtual cluster is new.
+        gpu_type and gpu_memory_mib, each taken from a node of the virtual cluster, else from any
+        node, where left out; new_vc=True where the virtual cluster is new.
         """
         body = {"name": name, "vc": vc, **{k: v for k, v in has.items() if v is not None}}
         return self._json("POST", "/nodes", json=body, params={"preview": preview})
@@ -352,7 +361,8 @@ class Client(JobClient):
 
     def change_node(self, node: str, *, preview: bool = False, **to: Any) -> Json:
         """Move a node to another virtual cluster (`vc`), or change what it has: gpus, gpu_type,
-        gpu_memory_mib. Further fields: reason, new_vc. Return the change.
+        gpu_memory_mib. Further fields: reason, new_vc. Return the change; with `preview`, it is
+        only shown, not made.
         """
         body = {name: value for name, value in to.items() if value is not None}
         return self._json("PATCH", _node(node), json=body, params={"preview": preview})

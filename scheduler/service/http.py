@@ -39,7 +39,7 @@ class Asking(Protocol):
 
 @dataclass(frozen=True)
 class Answer:
-    """A server's answer to a request."""
+    """A server's answer to a request. `headers`: by their names in lower case."""
 
     status_code: int
     headers: Mapping[str, str]

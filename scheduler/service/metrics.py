@@ -76,11 +76,12 @@ class Counts:
     """Counts since the service was started, in memory that its processes share.
 
     Attributes:
-        deaths: by name of the process, how often it ended by itself or was killed because it hung.
+        deaths: by name of the process, how often it ended or was killed while the service was to
+            run.
         hangs: by name of the process, how often it was killed because it hung.
         beats: by name of the process, its `Beat`.
-        connections_closed: number of connections closed because they sent no whole request in time,
-            or there were too many.
+        connections_closed: number of connections that `api.connections` closed, for instance
+            because they sent no whole request in time, or there were too many.
         full_since: when the disk was found full, seconds since the epoch; 0: it is not full.
         holder: name of this service's decider in its lease.
     """
@@ -301,8 +302,8 @@ class Metrics(Collector):
         return made
 
     def _ended_since(self, connection: Connection, since: float) -> list[Seen]:
-        """Return the jobs that ended at or after `since` (seconds since the epoch), the latest
-        first, at most `MOST_WATCHED`.
+        """Return the started jobs that ended at or after `since` (seconds since the epoch), the
+        latest first, at most `MOST_WATCHED`.
         """
         columns = (
             jobs.c.submitted_at, jobs.c.started_at, jobs.c.ended_at, jobs.c.gpus, jobs.c.vc,
@@ -323,10 +324,10 @@ class Metrics(Collector):
 
     def unlike(self, connection: Connection) -> list[Alarm]:
         """Return alarms about jobs of the last day that are unlike those of the past weeks. The
-        jobs are compared again every ten minutes.
+        jobs are compared at most every ten minutes; in between, the last alarms are returned.
 
-        What is usual is computed four times a day; in between, only jobs submitted since then are
-        read.
+        What is usual is computed four times a day, from the past weeks up to a day ago. In between,
+        only jobs submitted and ended since then are read.
         """
         with self._watching:
             now = self._store.clock.now()

@@ -356,7 +356,9 @@ class Settings(BaseSettings):
 
     @property
     def loopback(self) -> bool:
-        """Return whether only this machine can reach the API."""
+        """Return whether only this machine can reach the API directly: it listens on a loopback
+        address.
+        """
         return self.host in ("127.0.0.1", "::1", "localhost")
 
     @property
@@ -374,8 +376,10 @@ class Settings(BaseSettings):
 
     @property
     def one_account(self) -> bool:
-        """Return whether jobs of all users would run in the service's account, so that each
-        could read and change the others', and the service's own database."""
+        """Return whether jobs of all users would run in the service's account, so that each could
+        read and change the others', and the service's own database. False where `single_tenant`
+        says that they trust each other.
+        """
         return self.backend == "local" and os.geteuid() != 0 and not self.single_tenant
 
     @property

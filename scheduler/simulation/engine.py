@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine", "JobResult", "Outcome"]
 
-FIRST_S = 300.0  # after which a job that was not profiled says it first; then each time it doubles
+# A job that was not watched first reports its progress after so long, then after each doubling.
+FIRST_S = 300.0
 
 
 class Progress:
@@ -62,7 +63,7 @@ class Progress:
 
 
 class Engine(EventLoop):
-    """Runs jobs through a core. Each job gets all its GPUs at once, and keeps them.
+    """Runs jobs through a core. Each job gets all its GPUs at once, and keeps them while it runs.
 
     Args:
         core: the decision core, built by the caller with policy, estimator and stages.
@@ -152,9 +153,8 @@ class Engine(EventLoop):
             self.core.observed(run.job_id, run.work.profile, now)
 
     def _report_progress(self, run: Progress, now: float) -> None:
-        """Report the progress of a run to the core, if it is alone on its GPUs; and again each time
-        it has run twice as long.
-        """
+        """Report the progress of a run to the core, if it is alone on its GPUs. Schedule the next
+        report for when it has run twice as long."""
         if self._running.get(run.job_id) is not run:
             return
         if self._partner(run) is None:

@@ -32,7 +32,7 @@ class DecisionCore(Protocol):
         ...
 
     def wake(self, now: float) -> None:
-        """Act at the time that `next_wake` returned."""
+        """Called at the time that `next_wake` returned."""
         ...
 
     def next_wake(self, now: float) -> float | None:
@@ -64,7 +64,8 @@ class After(NamedTuple):
 
 @dataclass(slots=True)
 class JobResult:
-    """The result of one job. Times are seconds since the epoch; None means never.
+    """The result of one job. `start_time` and `end_time` are seconds since the epoch; None means
+    never.
 
     `job.submit_time` is that of the simulation, which in a closed loop may be later than in the
     trace.
@@ -95,7 +96,8 @@ class JobResult:
 
     @property
     def queue_s(self) -> float:
-        """Return the seconds that the job had no GPUs between its submission and its end."""
+        """Return the seconds that the job had no GPUs between its submission and its end. Raise
+        ValueError where it has not ended."""
         return self.jct_s - self.ran_s - self.profile_s + self.profile_wait_s
 
 

@@ -164,7 +164,7 @@ def fairness_by_user(results: list[JobResult]) -> dict[str, float]:
     """Return the finish-time fairness of each user: the sum of JCT over the sum of durations of
     the jobs that ended.
 
-    Jobs without a user are left out.
+    Jobs without a user are left out, and users whose jobs lasted no time.
     """
     jct: dict[str, float] = defaultdict(float)
     alone: dict[str, float] = defaultdict(float)

@@ -1,5 +1,5 @@
-"""Simulated jobs that report their progress while they run, and with commands that state how much
-they are to do.
+"""Simulated jobs that report their progress while they run, and whose commands state how much they
+are to do.
 
 Their reports are about the whole of their work. A job that fails or is cancelled was stopped before
 its work was done. As the trace does not say where, the share that it had done is random.
@@ -32,8 +32,8 @@ class Stating:
     Attributes:
         error: standard deviation of ln(stated / true) of the time left.
         off: by job id, ln(stated / true) of the time left, for each job that reports.
-        whole_s: by job id, the seconds that a job would run without its time limit, where that is
-            longer.
+        whole_s: by job id, the seconds that a reporting job which fails or is cancelled would run
+            to the end of its work.
     """
 
     error: float
@@ -42,8 +42,7 @@ class Stating:
 
     def progress(self, job_id: str, total_s: float, ran_s: float) -> Progress | None:
         """Return what a job reports after `ran_s` of its `total_s` seconds, or None where it
-        reports nothing.
-        """
+        reports nothing, as at its start and its end."""
         off = self.off.get(job_id)
         if off is None or not 0 < ran_s < total_s:
             return None

@@ -1,7 +1,8 @@
 """What a job has to do (work), and how fast that gets done (rate).
 
 `Work` is the truth about a job, which only the simulator knows. A `SpeedModel` gives the rate:
-seconds of work, at the speed of a job alone, done per second. A job alone on its GPUs has rate 1.
+seconds of work, at the speed of a job alone, done per second. A job alone on GPUs of the type for
+which durations are stated has rate 1.
 """
 
 from __future__ import annotations

@@ -136,7 +136,8 @@ class Direct:
 
     def sooner(self, job_id: str) -> Sooner:
         """Return the changes with which a waiting job would start sooner, each tried on a copy of
-        the queue."""
+        the queue. `unavailable` says why where the job is another user's, or others' jobs are
+        hidden."""
         if self._alone:
             return Sooner(unavailable=UNSEEN)
         if self._rows[job_id].owner != self.user and self.user != "root":
@@ -144,8 +145,8 @@ class Direct:
         return self._trials().what_if(job_id)
 
     def by_node(self, job_id: str) -> ByNode:
-        """Return what keeps a waiting job from each node. Raise NotThere where Slurm shows no such
-        job."""
+        """Return what keeps a waiting job from each node; no nodes for a running job. Raise
+        NotThere where Slurm shows no such job."""
         job_id = self._task(job_id)
         if self._alone:
             return ByNode(job_id, unavailable=UNSEEN)
@@ -174,8 +175,8 @@ class Direct:
         return [job for job in found if not Phase(job.phase).over]
 
     def causes(self, *, everybody: bool = False) -> Causes:
-        """Return the user's waiting jobs grouped by the reason for their wait, and the jobs whose
-        end would free most of them."""
+        """Return the user's waiting jobs (with `everybody`, all that Slurm shows) grouped by the
+        reason for their wait, and the jobs whose end would free most of them."""
         every = [self.job(job_id) for job_id in self._rows]
         waits = []
         for job in every:
@@ -366,6 +367,6 @@ def _is_trusted(config: Mapping[str, str], slurm: Slurm, user: str) -> bool:
         return True
     try:
         level = slurm.read("sacctmgr", "-n", "-P", "show", "user", user, "format=AdminLevel")
-    except SlurmError:
+    except (SlurmDown, SlurmError):
         return False
     return level.strip() in ("Operator", "Administrator")

@@ -25,7 +25,8 @@ class LimitReached:
         tres: the limited resource: ``gres/gpu``; "": jobs, or time.
         whose: to what the limit belongs: ``QOS limited``, ``account physics``, ``user anna in
             account physics``.
-        limit: the largest allowed amount, in minutes where `name` is about minutes.
+        limit: the largest allowed amount (the least, for ``MinTRES``), in minutes where `name` is
+            about minutes.
         used: the amount that running jobs have; None: Slurm does not show it.
         asked: the amount that this job would add.
         ever: whether the job fits within the limit once other jobs end.
@@ -215,7 +216,8 @@ class SlurmReason:
         nodes_allowed: the numbers of nodes that its partitions allow.
         no_features: its constraint on features, where no node of its partitions satisfies it.
         limit: the limit that it would exceed.
-        lapsed: whether that limit has room now, after `ahead` jobs that wait for the same limit.
+        lapsed: whether the limit that `code` names has room now. `ahead` jobs that wait for the
+            same limit stand before this one.
         withdrawn: the withdrawn statement that the limit has room; None: there is none.
         stopped: the limit that stops it because a job ahead waits for that limit.
         shortage: what it lacks, node by node.
@@ -270,7 +272,8 @@ class SlurmReason:
 
 
 def headline(reason: SlurmReason, job_id: str, now: float) -> str:
-    """Return Slurm's reason in a sentence."""
+    """Return Slurm's reason with its explanation in a sentence. For a started job, say so, with the
+    last reason for which it waited."""
     if not reason.started:
         return ": ".join(filter(None, [f"Slurm says {reason.code}", sentence(reason, job_id, now)]))
     last = ": ".join([reason.code, *because(reason, job_id, now)[:1]])
@@ -279,7 +282,7 @@ def headline(reason: SlurmReason, job_id: str, now: float) -> str:
 
 def rows(reason: SlurmReason, job_id: str, now: float) -> list[tuple[str, str]]:
     """Return what is known of a waiting job beyond the headline: pairs of a label and a line of
-    text."""
+    text. Return [] for a job that Slurm has started."""
     if reason.started:
         return []
     found = [("Place", _place(one)) for one in reason.places]
@@ -313,7 +316,7 @@ def sentence(reason: SlurmReason, job_id: str, now: float) -> str:
 
 def because(reason: SlurmReason, job_id: str, now: float) -> list[str]:
     """Return clauses that explain Slurm's word for why a job waits. The first clause is the main
-    reason; the others add to it."""
+    reason; the others add to it. Return [] where nothing certain is known."""
     if reason.nodes_allowed:
         return [_nodes(reason.nodes or 0, reason.nodes_allowed, job_id)]
     words = PLAIN.get(reason.code, ())

@@ -11,7 +11,9 @@ from scheduler.slurm.twin.site import Assoc, Site
 
 
 def of_site(site: Site, user: str) -> Shares:
-    """Return a user's parts of each account, by the usage and shares of Slurm's associations."""
+    """Return what a user had, and is due, in each of the user's accounts, and what the accounts
+    above had, by the usage and shares of Slurm's associations. Where Slurm computes no priorities,
+    or does not show its accounts, `unavailable` says so."""
     if not site.weighs:
         return Shares(user, unavailable="Slurm's priorities here know no shares")
     if ("root", "") not in site.assocs:

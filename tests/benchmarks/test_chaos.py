@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import random
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -54,6 +57,13 @@ def test_a_seed_is_one_run(bench: Bench) -> None:
     first, again = bench.play(Plan(11)), bench.play(Plan(11))
     assert first.wrong == []
     assert first.digest == again.digest
+
+
+def test_a_seed_is_one_run_in_every_process() -> None:
+    """What a database gives without an order comes otherwise in another process."""
+    asked = [sys.executable, "-m", "benchmarks.chaos", "--seed", "1", "--json"]
+    told = [subprocess.run(asked, check=True, capture_output=True).stdout for _ in range(3)]
+    assert len({json.loads(line)["digest"] for line in told}) == 1
 
 
 def test_nothing_is_lost_whatever_goes_wrong(bench: Bench) -> None:

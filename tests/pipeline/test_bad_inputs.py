@@ -168,6 +168,7 @@ VALUES = (
     "compare --trace {trace} --workers 0",
     "compare --trace {trace} --where moon:3 --policies fifo",
     "train --trace {trace} --out {out} --where slurm:2 | --keep",
+    "train --trace {trace} --out {out} --where local:1 --mlflow sqlite:///{out}.db | --mlflow",
     "serve --port 99999",
     "serve --lease-s nan",
     "serve --database mysql://x/y",

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from features.files import write_json
 from pipeline.commands.explain import explain
 from pipeline.commands.simulate import simulate
+from pipeline.errors import UserError
 from pipeline.explain import RunError, RunFolder, counterfactuals, read_story
 from pipeline.explain.counterfactuals import _line, lines, plain
 from scheduler.core.decisions import GIVES_GPUS, Reason
@@ -35,14 +36,17 @@ CLUSTER = Path(__file__).resolve().parents[2] / "pipeline" / "worlds" / "cluster
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, small_trace: Path) -> RunFolder:
     """The small synthetic trace under the policy, as the command line records it."""
-    folder = tmp_path_factory.mktemp("counterfactuals")
-    made = CliRunner().invoke(
+    return made(tmp_path_factory.mktemp("counterfactuals") / "run", small_trace)
+
+
+def made(folder: Path, trace: Path, *more: str) -> RunFolder:
+    done = CliRunner().invoke(
         app,
-        ["simulate", "--trace", str(small_trace), "--cluster", str(CLUSTER), "--durations",
-         "gpus", "--policy", "pellucid", *OPTIONS, "--out", str(folder / "run"), "--json"],
+        ["simulate", "--trace", str(trace), "--cluster", str(CLUSTER), "--durations",
+         "gpus", "--policy", "pellucid", *OPTIONS, *more, "--out", str(folder), "--json"],
     )  # fmt: skip
-    assert made.exit_code == 0, made.output
-    return RunFolder(folder / "run")
+    assert done.exit_code == 0, done.output
+    return RunFolder(folder)
 
 
 def waiting(run: RunFolder, most: int) -> list[Story]:
@@ -151,6 +155,19 @@ def test_jobs_asked_of_one_replay_are_answered_as_each_alone(run: RunFolder) -> 
         assert told["holders"] or told["in_the_way"], "what is compared is not empty"
 
 
+def test_a_run_whose_jobs_report_their_progress_is_played_again_with_the_reports(
+    small_trace: Path, tmp_path: Path
+) -> None:
+    run = made(tmp_path / "run", small_trace, "--readable", "1", "--readable-error", "0.05")
+    played = counterfactuals.PlayedAgain(run)
+    stories = sorted(waiting(run, 8), key=counterfactuals.asked_at)
+    for story in stories:
+        at = counterfactuals.asked_at(story)
+        core, _ = played.stand_at(at)
+        queued = core.jobs[story.job.job_id]
+        assert queued.reason is counterfactuals._reason_at(story, at)
+
+
 def test_the_command_line_tells_and_prints_it(run: RunFolder) -> None:
     (story,) = waiting(run, 1)
     asked = ["explain", story.job.job_id, "--run", str(run.folder), "--counterfactuals"]
@@ -175,3 +192,10 @@ def test_a_run_that_does_not_say_its_world_is_refused(run: RunFolder, tmp_path: 
     write_json(tmp_path / "summary.json", {k: v for k, v in run.summary.items() if k != "world"})
     with pytest.raises(RunError, match="does not say what world"):
         counterfactuals.counterfactuals(RunFolder(tmp_path), story)
+
+
+@pytest.mark.parametrize("option", [["--html", "a.html"], ["--counterfactuals"], ["--at", "60"]])
+def test_what_only_a_simulation_answers_is_refused_of_a_service(option: list[str]) -> None:
+    asked = ["explain", "j1", "--server", "http://127.0.0.1:9", *option]
+    with pytest.raises(UserError, match="are for a simulated job"):
+        CliRunner().invoke(app, asked, catch_exceptions=False)

@@ -19,7 +19,7 @@ from scheduler.core.durations import seconds_of
 from scheduler.job_rows import job_row
 from scheduler.slurm.follow.rows import JobRows
 from scheduler.slurm.look import UNSEEN, Direct, NotThere
-from scheduler.slurm.read.client import Slurm, SlurmError
+from scheduler.slurm.read.client import Slurm, SlurmDown, SlurmError
 from scheduler.slurm.read.past import past
 from scheduler.slurm.read.snapshot import job_of
 from scheduler.slurm.read.versions import Release
@@ -235,6 +235,19 @@ def test_a_site_that_hides_jobs_is_given_no_start() -> None:
     assert why.slurm is not None
     assert (why.slurm.code, why.slurm.places, why.standing) == ("Priority", (), None)
     assert look.eta(["--gres=gpu:1"]).unavailable == look.sooner("4").unavailable == UNSEEN
+
+
+def test_accounts_that_do_not_answer_leave_what_is_hidden_hidden() -> None:
+    made = scene(PrivateData="jobs,usage")
+    read, slurm = made.slurm.read, cast(Any, made.slurm)
+
+    def answered(*words: str, **how: Any) -> str:
+        if words[-1] == "format=AdminLevel":
+            raise SlurmDown("no command is run for 5 s")
+        return read(*words, **how)
+
+    slurm.read = answered
+    assert [line.startswith("Hidden: ") for line in direct(made).hidden[:2]] == [True, True]
 
 
 def test_eta_is_overruled_by_sbatch_itself() -> None:

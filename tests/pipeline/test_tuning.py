@@ -371,6 +371,19 @@ def test_a_simulated_policy_is_tuned_by_what_has_ended_by_then(
     assert [a.end_time for a in tuned.jobs] != [b.end_time for b in before.jobs]
 
 
+def test_a_sparse_trace_is_not_tuned_by_fewer_jobs_than_can_be_chosen_by(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Enough have ended in all, too few of them in the days that are replayed."""
+    monkeypatch.setattr(tuning, "LAST_DAYS", 1 / 24)
+    world = of_workload(busy(), None, Playing(loop="closed"))
+    world.settings = {"pellucid": RIGID}
+    meanwhile = Tuning(world, 86_400.0, world.spec("pellucid").settings.plain())
+    outcome, _ = world.simulate("pellucid")
+    assert sum(one.end_time is not None for one in outcome.jobs) > tuning.LEAST
+    assert meanwhile.tries == 0
+
+
 @pytest.mark.parametrize(
     ("policy", "days", "why"), [("fifo", 7.0, "only pellucid"), ("pellucid", float("nan"), "days")]
 )

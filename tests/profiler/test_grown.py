@@ -100,6 +100,11 @@ SILENT: dict[str, tuple[Callable[[int], str], Amount | None, str]] = {
     ),
     "a measurement": (lambda i: f"length {i * 10 + 37 * (i % 3)} now", Amount(None, 3000), ""),
     "an evaluation": (lambda i: f"val: {i} of 40 batches", None, ""),
+    "a number far on, and its total": (
+        lambda i: f"item {990 + i} of 4000" if i < 3 else "",
+        None,
+        "",
+    ),
     "what begins again": (lambda i: f"part {i % 7} of 7", None, ""),
     "steps within an epoch, maybe": (lambda i: f"part {i} of 40", Amount(10), ""),
     "a patience": (lambda i: f"waited {i} of 40", None, "early stopping patience: 40 epochs\n"),

@@ -130,7 +130,8 @@ def _summary(config: SyntheticConfig, table: pa.Table) -> Json:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare or write the trace; see --help. Return the exit status."""
+    """Generate the synthetic trace and print its statistics beside published ones; with --out,
+    also write it as a dataset. Return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m pipeline.traces.synthetic.generate", description=main.__doc__
     )

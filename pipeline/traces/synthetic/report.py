@@ -224,8 +224,8 @@ def profile_leak(jobs: Drawn, table: pa.Table) -> dict[str, tuple[float, float]]
 
 
 def name_leak(jobs: Drawn, table: pa.Table) -> tuple[float, int]:
-    """Return (Spearman correlation of predicted and true durations, number of jobs) of a model that
-    knows of a job only the part of its name that differs within its template.
+    """Return (Spearman correlation of predicted and true durations, number of jobs tested) of a
+    model that knows of a job only the part of its name that differs within its template.
 
     Hashed tokens of the name, without those that all runs of the template share, are fitted by
     ridge regression to the log duration relative to the template's mean. The model is fitted on
@@ -281,7 +281,8 @@ def comparison(table: pa.Table) -> str:
 
 
 def leak_table(config: SyntheticConfig, seeds: int) -> str:
-    """Return a Markdown table of the leak checks for `seeds` different seeds of the trace."""
+    """Return a Markdown table of the leak checks for the seeds 0 to `seeds` - 1 of the
+    trace."""
     rows: dict[str, list[float]] = {column: [] for column in PROFILE_COLUMNS}
     small: dict[str, int] = dict.fromkeys(PROFILE_COLUMNS, 0)
     names, history = [], []

@@ -129,8 +129,8 @@ class Config:
 
 
 def parse_config(text: str, size: Size = "full") -> Config:
-    """Read ``MODEL[/BATCH][/amp]``, and return the configuration. The batch size defaults to the
-    family's smallest.
+    """Read ``MODEL[/BATCH][/amp]``, and return the configuration. The batch size defaults to
+    `default_batch`. Raises BadOption if the text is no configuration.
     """
     name, *options = text.split("/")
     workload = WORKLOADS.get(name)
@@ -155,7 +155,8 @@ def default_batch(workload: Workload, size: Size) -> int:
 
 
 def all_configs(size: Size = "full") -> list[Config]:
-    """Return every family x batch size x precision, in a fixed order."""
+    """Return every family x batch size x precision, in a fixed order. If `size` is "tiny", return
+    each family once, with its tiny batch size and without mixed precision."""
     found = []
     for each in WORKLOADS.values():
         batches = each.batches if size == "full" else (each.tiny_batch,)

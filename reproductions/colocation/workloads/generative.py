@@ -44,7 +44,8 @@ def discriminator(width: int) -> nn.Module:
 
 
 class Adversarial:
-    """One step: discriminator on real and fake images, then the generator."""
+    """A task that trains a DCGAN. One step updates the discriminator, on real and fake images, and
+    then the generator."""
 
     def __init__(self, setup: Setup, batch: int) -> None:
         width = 16 if setup.tiny else 64
@@ -75,7 +76,7 @@ class Adversarial:
 
 
 def shared(*widths: int) -> nn.Sequential:
-    """Return the small net that is applied to every point."""
+    """Return a small net with layers of these widths that is applied to every point alike."""
     layers: list[nn.Module] = []
     for inputs, outputs in itertools.pairwise(widths):
         layers += [nn.Conv1d(inputs, outputs, 1), nn.BatchNorm1d(outputs), nn.ReLU(True)]
@@ -100,7 +101,7 @@ class Transform(nn.Module):
 
 
 class PointNet(nn.Module):
-    """Clouds (batch, 3, points) to class scores."""
+    """Maps clouds of points, (batch, 3, points), to class scores."""
 
     def __init__(self, classes: int, width: int) -> None:
         super().__init__()

@@ -25,8 +25,8 @@ WARMUP_STEPS = 3
 
 
 def pick_device(device: str) -> str:
-    """Return `auto`, `cpu` or `cuda[:N]` as torch names it. Raise where the device does not
-    exist.
+    """Return the name that torch has for `auto` (a GPU if there is one, otherwise the CPU), `cpu`
+    or `cuda[:N]`. Raise DriverMissing if a GPU is asked for and torch sees none.
     """
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
@@ -59,7 +59,8 @@ def train(
 ) -> None:
     """Train until `stop()`. Report ``ready`` after a warm-up, ``progress`` lines, then ``done``.
 
-    ``steps`` counts from ``ready``. The last line also holds the mean steps per second. Progress
+    ``steps`` counts from ``ready``. The last line also holds the mean steps per second and the
+    loss. Progress
     comes at irregular moments (0.5 to 1.5 times `report_every_s`): a regular one would put a
     period of its own into the signals that a profiler looks for steps in.
     """
@@ -105,7 +106,8 @@ def peak_memory_mib(device: str) -> float | None:
 
 
 def release(device: str) -> None:
-    """Free cached GPU memory, so that the next workload's own use is measured."""
+    """Free cached GPU memory and reset its peak, so that the next workload's own use is
+    measured."""
     if device.startswith("cuda"):
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()

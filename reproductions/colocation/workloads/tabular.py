@@ -54,8 +54,8 @@ class CartPole:
         self.state = 0.05 * setup.normal(count, 4)
 
     def step(self, action: Tensor) -> tuple[Tensor, Tensor]:
-        """Push right where `action` is 1. Return (reward, done), and restart the poles that
-        fell.
+        """Push right where `action` is 1, left where it is 0. Return (reward, done) of each pole,
+        and restart the poles that are done.
         """
         x, speed, angle, turn = self.state.unbind(1)
         force = 20.0 * action - 10.0
@@ -72,7 +72,8 @@ class CartPole:
 
 
 class ActorCritic:
-    """One step: a rollout of every environment and one update of the shared net."""
+    """A task that trains an actor-critic. One step is a rollout of every environment and one update
+    of the shared net."""
 
     def __init__(self, setup: Setup, batch: int) -> None:
         width = 64 if setup.tiny else 256

@@ -71,7 +71,7 @@ Batch = Sequence[Tensor]
 
 
 class Supervised:
-    """Model, loss and synthetic batches: most of the families."""
+    """A task with a model, a loss and synthetic batches. Most of the families are such tasks."""
 
     def __init__(
         self,

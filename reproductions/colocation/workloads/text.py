@@ -15,7 +15,7 @@ from reproductions.colocation.workloads.task import Batch, Setup, Supervised, Ta
 
 
 class LanguageLstm(nn.Module):
-    """Tokens (batch, time) to next-token scores."""
+    """Maps tokens (batch, time) to scores of the next token."""
 
     def __init__(self, vocabulary: int, width: int, layers: int) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class LanguageLstm(nn.Module):
 
 
 class Positioned(nn.Module):
-    """Token embedding plus a learned position."""
+    """Maps tokens to their embeddings, each with a learned vector of its position added."""
 
     def __init__(self, vocabulary: int, width: int, length: int) -> None:
         super().__init__()
@@ -66,7 +66,8 @@ class Encoder(nn.Module):
 
 
 class Translator(nn.Module):
-    """Encoder-decoder: source and target tokens to target scores."""
+    """An encoder and decoder: maps source and target tokens to scores of the next target
+    token."""
 
     def __init__(self, vocabulary: int, width: int, layers: int, length: int) -> None:
         super().__init__()

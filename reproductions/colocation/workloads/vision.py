@@ -35,7 +35,8 @@ def conv(
 
 
 class Residual(nn.Module):
-    """ReLU(body(x) + shortcut(x)): basic block, or bottleneck when `expand` is 4."""
+    """A block of a ResNet, ReLU(body(x) + shortcut(x)): the basic block if `expand` is 1, otherwise
+    the bottleneck."""
 
     def __init__(self, inputs: int, width: int, stride: int, expand: int) -> None:
         super().__init__()
@@ -70,7 +71,8 @@ class SqueezeExcite(nn.Module):
 
 
 class InvertedResidual(nn.Module):
-    """Expand, depthwise, (squeeze-excite,) project: MobileNets and EfficientNet."""
+    """A block of MobileNets and EfficientNet: it expands the channels, convolves each by itself
+    and projects them. With `squeezed`, channel attention comes before the projection."""
 
     def __init__(
         self,

@@ -93,7 +93,8 @@ def _read(path: Path) -> tuple[list[Job], dict[str, tuple[str, int]]]:
 
 
 def recorded(folder: Path, policy: str) -> dict[str, dict[str, float]]:
-    """Return the completion times (s) that the artifact recorded, by workload and job.
+    """Return the completion times (s) that the artifact recorded, by workload and job. Raises
+    UserError if they cannot be read.
 
     Args:
         folder: `results-jobload`.

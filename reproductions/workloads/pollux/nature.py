@@ -73,7 +73,7 @@ class Training:
 
 
 def rate(app: Application, epoch: int, gpus: tuple[int, ...], batch: Batch) -> float:
-    """Return the progress per second."""
+    """Return the progress per second, as `Training.progress` counts it."""
     step_s, sync_s = app.step_times(gpus, batch.per_gpu)
     total = batch.total(sum(gpus))
     scale = total / app.limits.initial
@@ -92,7 +92,8 @@ class TrainingGroundTruth:
         round_s: a job looks at its batch size after every epoch and at multiples of this;
             0 = after every epoch only.
         whole_seconds: an epoch ends after a whole number of seconds, as in the published simulator.
-        interference: share of its speed that a job of several nodes loses on a node with another.
+        interference: share of its speed that a job of several nodes loses while it shares one of
+            them with another such job.
     """
 
     offers: frozenset[Statistic[object]] = frozenset(

@@ -17,7 +17,8 @@ PREVENTED = ("barred", "refused")  # reasons of what never began
 
 @dataclass(slots=True)
 class LocalAttempt:
-    """One attempt to run a job on this host. A shim is the process that stands by its command.
+    """One attempt to run a job on this host. A shim is the process that starts and watches its
+    command.
 
     Attributes:
         name, key: name of its folder, and (job id, attempt).
@@ -29,8 +30,8 @@ class LocalAttempt:
         watch: measures the attempt's profile; None while it is not measured.
         follower: reads its output for progress; None: the output is not read.
         unread: why its progress is not known, as last reported.
-        last: reads the last lines of its output. ending_until: until when to wait for these; 0:
-            not.
+        last: reads the last lines of its output. ending_until: time.monotonic() until which these
+            are waited for; 0: they are not.
         beside: measures its speed beside another attempt, which `company` names.
     """
 
@@ -60,8 +61,8 @@ class LocalAttempt:
 
     def pace(self, now: float, company: LocalAttempt | None) -> float | None:
         """Return the attempt's speed beside another job (`company`), once it was measured for long
-        enough; else None. `now`: monotonic seconds.
-        """
+        enough; otherwise None. Measuring stops then, or when either has ended. `now`: monotonic
+        seconds."""
         if self.beside is None:
             return None
         if self.over or company is None or company.over:

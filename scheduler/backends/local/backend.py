@@ -337,8 +337,8 @@ class LocalBackend:
         claims = {name: self.spool.read(name, CLAIM) for name in self.spool.names()}
         self._found = []
         for name, claim in claims.items():
-            # a folder comes with its claim: without one the service died while it removed it,
-            # with one that is done it died between saying so and removing it
+            # A folder is made with its claim. It has none where the service died while it removed
+            # the folder. An acknowledged one is left where it died before removing it.
             key = (claim["job_id"], claim["attempt"]) if claim is not None else None
             if key is None or key in self._acked.done:
                 self.spool.remove(name)
@@ -361,7 +361,7 @@ class LocalBackend:
             if not attempt.claim:
                 return
             attempt.request = b""
-        # before the other: it is written after it
+        # read before the start: it is written after it
         over: Over | None = self.spool.read(attempt.name, OVER)
         if not attempt.started:
             self._look_for_start(attempt)

@@ -44,8 +44,7 @@ def judge(claim: Claim, over: Over, last: Ended) -> tuple[State, str]:
 
 def exit_code(over: Over) -> int | None:
     """Return the exit code as shells give it, 128 + n when the command died of signal n; None when
-    it was stopped from outside.
-    """
+    the backend stopped it."""
     code = over["code"]
     if over["reason"] != "exited" or code is None:
         return None

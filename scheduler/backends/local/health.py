@@ -102,8 +102,8 @@ class Health:
 
     def _survey(self, nvml: Any) -> Survey:
         """Query every GPU, each in a thread of its own, and return all answers. A GPU that does not
-        answer in time counts as silent. It is not queried again until its thread ends.
-        """
+        answer within `PATIENCE_S` seconds counts as silent. It is not queried again until its
+        thread ends."""
         found: dict[int, Survey] = {}
 
         def ask(index: int) -> None:

@@ -34,7 +34,7 @@ def clear_up(claim: Claim, output: Path, zygote: int | None) -> list[int]:
     """
     left = set(cgroup.end(Path(claim["group"]))) if claim.get("group") else set()
     left.update(procs.sweep(claim["run_id"], PATIENCE_S))
-    # one that gave up its marker and left the tree still writes where its output went
+    # a process without the marker, outside the tree, may still write to the attempt's output
     procs.send(procs.writing(str(output)), signal.SIGKILL)
     deadline = time.monotonic() + PATIENCE_S
     while zygote is not None and (found := orphans(zygote)):
@@ -70,8 +70,8 @@ def orphans(zygote: int) -> list[int]:
 def on_gpus(
     devices: Sequence[str], claim: Claim, shims: Iterable[int], nvml_module: Any
 ) -> list[int]:
-    """Return the ids of processes that compute on GPUs, started after an attempt and belong to no
-    known job.
+    """Return the ids of processes that compute on the GPUs of an attempt, began after it, and
+    belong to no running attempt. Return [] where that cannot be found out.
 
     Args:
         devices: names of the attempt's GPUs.

@@ -18,9 +18,8 @@ MISSING = f"{__name__}:missing"
 
 
 class Missing:
-    """Finds out by `missing` whether a program exists, in a process that may be left to hang: the
-    folders are named by tenants.
-    """
+    """Calls `missing`, which finds out whether a program exists, in a process of its own. Tenants
+    name the folders, and a folder may hang; then that process is abandoned."""
 
     def __init__(self) -> None:
         self._aside = Aside(__name__)
@@ -28,7 +27,8 @@ class Missing:
     def __call__(
         self, command: Sequence[str], workdir: str, environment: Mapping[str, str], user: str
     ) -> str:
-        """Return what `missing` does; or that its folder cannot be looked at."""
+        """Return what `missing` returns: why the command cannot be executed, or "". Return a
+        sentence, too, if its folder cannot be looked at."""
         place = workdir or os.path.dirname(command[0]) or "the program's folder"
         path = {name: environment[name] for name in ("PATH",) if name in environment}
         given = [command[0]], workdir, path, user

@@ -125,7 +125,7 @@ class Shim(Guardian):
 
 
 class Account:
-    """An account of this machine, as which a process can go on."""
+    """An account of this machine to which a process can switch."""
 
     def __init__(self, entry: pwd.struct_passwd) -> None:
         self.name, self.uid, self.gid = entry.pw_name, entry.pw_uid, entry.pw_gid
@@ -245,10 +245,9 @@ def write_down(spool: Spool, name: str, over: Over) -> None:
 
 
 def zygote(root: str, requests: int, lock: int) -> None:
-    """Fork a shim (the process that stands by one command) for each request, until the service has
-    ended. `root`: folder of the spool; `requests`, `lock`: descriptors of the request pipe and of
-    the spool's lock.
-    """
+    """Fork a shim (the process that starts and watches one command) for each request, until the
+    service has ended. `root`: folder of the spool; `requests`, `lock`: descriptors of the request
+    pipe and of the spool's lock."""
     spool = Spool(Path(root))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     # what a shim that is killed stood by is handed on to here, where it is looked for

@@ -80,9 +80,9 @@ class Started(TypedDict, total=False):
 
 
 class Over(TypedDict, total=False):
-    """The record of how an attempt ended. `detail` is for attempts that never began or are lost;
-    the other fields are for those that ran.
-    """
+    """The record of how an attempt ended. `at` and `reason` are always there, `detail` for attempts
+    that never began or are lost, `survivors` for attempts that ran or are lost, and the other
+    fields for those that ran."""
 
     at: float
     reason: str
@@ -296,7 +296,7 @@ class Acks:
         self._compact()
 
     def begun(self) -> set[Key]:
-        """Return the finished attempts that did begin."""
+        """Return the finished attempts, except those that never began."""
         return {key for key, what in self.done.items() if what != NOT_STARTED}
 
     def close(self) -> None:

@@ -61,9 +61,8 @@ def _next(file: int) -> bytes:
 
 
 def words_of(errors: list[Xid]) -> str:
-    """Return errors in words for the message of an ended job; "" for none. The driver does not say
-    which job caused an error.
-    """
+    """Return errors in words for the message of an ended job, at most `MOST` of them by name; ""
+    for none. The driver does not say which job caused an error."""
     if not errors:
         return ""
     named = [

@@ -2,7 +2,8 @@
 the same simulated futures.
 
 With and without the change, the same random numbers are used, so that the change alone makes the
-difference. An effect is stated only if it occurred in these futures.
+difference. An effect is stated only if it occurred in these futures, if a copy of the core decided
+it at once, or, for a job far behind in a very long queue, by the work ahead of it.
 """
 
 from __future__ import annotations
@@ -126,8 +127,8 @@ class Outcome:
 
     @property
     def costs(self) -> bool:
-        """Whether the job ends later with the change. If that is unknown: whether it gets fewer
-        GPUs or shares them."""
+        """Whether the job ends later with the change, by more than a minute. If that is unknown:
+        whether the change sets its number of GPUs, or it shares them."""
         if self.costs_s is None:
             return "gpus" in self.change.to or self.beside
         return self.costs_s > MINUTE_S
@@ -135,8 +136,8 @@ class Outcome:
     @property
     def helps(self) -> bool:
         """Whether the change helps: the job starts at once, or at least a minute earlier and not by
-        chance (in each of the futures, and at all levels near the median). A job that its time
-        limit would stop is not helped."""
+        chance (in each of at least `LEAST` futures, and at all levels near the median). A job that
+        its time limit would stop is not helped."""
         if self.stopped:
             return False
         gain = self.gain_s is not None and self.gain_s >= MINUTE_S and self.futures >= LEAST
@@ -187,7 +188,7 @@ class WhatIf:
         change cannot be made.
 
         Args:
-            others: also return which other jobs' starts move.
+            others: also return which starts of other jobs move, of the first `CHANCES` of them.
             budget_s: processor seconds, instead of this object's.
         """
         futures = self.futures
@@ -476,15 +477,16 @@ class WhatIf:
 
     def _lasts(self, expected: _Expected, limit_s: float | None = None) -> Quantiles:
         """Return quantiles of how long a changed job runs, seconds, given what it has outlived.
-        They are of the curve that its forecast as it is comes from, `expected.times` as long."""
+        They come from the curve that its present forecast comes from, multiplied by
+        `expected.times`, and are cut at the time limit `limit_s`."""
         times = expected.times
         within_s = None if limit_s is None else limit_s / times
         found = self.futures.durations.quantiles(expected.needs, expected.outlived_s, within_s)
         return [times * seconds for seconds in found]
 
     def _work_s(self, expected: _Expected) -> float:
-        """Return how long a changed job's work takes at full speed, at even odds, seconds: by the
-        curve that the forecast end is of, not by the predicted mean, which few long jobs lift."""
+        """Return the median time, in seconds, that a changed job's work takes at full speed without
+        a time limit. The predicted mean, which few very long jobs lift, is not used."""
         return at_level(self._lasts(expected), 0.5)
 
     def _others(self, job_id: str, change: Change) -> list[str]:
@@ -500,7 +502,8 @@ class WhatIf:
         ]
 
     def effect(self, alter: Alteration) -> Effect:
-        """Return by how much jobs' starts move if `alter` changes the cluster or the settings."""
+        """Return by how much jobs' starts move if `alter` changes the cluster or the settings. Only
+        the first `CHANCES` waiting jobs are examined."""
         futures = self.futures
         waiting = sum(map(len, futures.whole.queues.values()))
         watched = [q.job.job_id for queue in futures.core.queues.values() for q in queue][:CHANCES]

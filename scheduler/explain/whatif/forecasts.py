@@ -118,7 +118,7 @@ class Futures:
 
     @cached_property
     def snapshot(self) -> CoreCopy:
-        """A copy of the whole core at the time of the forecast."""
+        """A frozen copy of `core` as it stands at `now`, from which `copy` makes cores."""
         return CoreCopy(self.core, self.now)
 
     @cached_property
@@ -158,7 +158,7 @@ class Futures:
         until_cpu_s: float = inf,
     ) -> Future:
         """Simulate future number `sample` on a copy of the core, until the awaited jobs have
-        started. Return the future.
+        started, the horizon is reached or the time is spent. Return the future.
 
         Args:
             core: the copy, which is used up.
@@ -193,7 +193,8 @@ class Futures:
             awaited: ids of the jobs.
             samples: number of futures to simulate.
             budget_s: processor seconds to spend. Futures for which they are not enough are left
-                out; `StartForecast.samples` says how many were simulated.
+                out; `StartForecast.samples` says how many were simulated. Where those are fewer
+                than `LEAST`, the forecast has no figures (`WhyNot.NO_TIME`).
             between: function that is called between two futures; its time is not counted. When it
                 returns True, the simulation stops once there are enough futures.
         """
@@ -248,8 +249,8 @@ class Futures:
 
 
 def unfinished(made: StartForecast) -> bool:
-    """Return whether there was too little time to simulate enough futures. A held job needs
-    none."""
+    """Return whether a forecast has no start since fewer than `LEAST` futures were simulated: there
+    was no time for more, or the job is held or waits for a closed node, so that none are needed."""
     return made.start_p50 is None and made.estimate is None and made.samples < LEAST
 
 
@@ -257,7 +258,7 @@ def starting(
     made: StartForecast, p10: float | None, start_p50: float | None, start_p90: float | None
 ) -> StartForecast:
     """Return a forecast with other quantiles of the start. The ends move by the same number of
-    seconds."""
+    seconds. A quantile that would be on the wrong side of the median is set to the median."""
     if start_p50 is not None:
         p10 = None if p10 is None else min(p10, start_p50)
         start_p90 = None if start_p90 is None else max(start_p50, start_p90)
@@ -282,9 +283,10 @@ def starting(
 
 
 def still_waiting(made: StartForecast, now: float) -> StartForecast:
-    """Return the forecast of a job that has not started by `now`. After the forecast median, the
-    probability that it still waits falls exponentially, at a rate given by the distance from p50 to
-    p90."""
+    """Return the forecast of a job that has not started by `now`. Until the forecast median, only
+    a p10 that has passed moves, to `now`. After it, the probability that the job still waits falls
+    exponentially, at a rate given by the distance from p50 to p90. Without a p90, the median is as
+    far ahead of `now` as the forecast is old."""
     p10, p50, p90 = made.start_p10, made.start_p50, made.start_p90
     if p50 is None or p50 > now:
         return made if p10 is None else replace(made, start_p10=max(p10, now))
@@ -311,8 +313,8 @@ _NEVER = {why: WhyNot[why.name] for why in Never}
 
 
 def too_late(core: Core, made: Mapping[str, StartForecast]) -> dict[str, str]:
-    """Return the jobs that are forecast to start too late for their deadline. Maps each job id to
-    the reason in words."""
+    """Return the jobs that are forecast to start too late for their deadline: by their p90, by
+    their median where there is none, or in no future. Maps each job id to the reason in words."""
     outlook, found = core.policy.outlook, dict[str, str]()
     for job_id, one in made.items():
         latest = inf if outlook is None else outlook.latest(job_id)
@@ -470,7 +472,8 @@ def _end(now: float, start: float, quantiles: Quantiles) -> StartForecast:
 
 
 def summary(now: float, starts: list[float], ends: list[float], horizon_s: float) -> StartForecast:
-    """Return the forecast of one job from its starts and ends in several simulated futures."""
+    """Return the forecast of one job from its starts and ends in several simulated futures. Where
+    they are fewer than `LEAST`, or the job starts in none, return the reason instead of figures."""
     if len(starts) < LEAST:
         return StartForecast(now, samples=len(starts), why_not=WhyNot.NO_TIME)
     if not any(map(isfinite, starts)):

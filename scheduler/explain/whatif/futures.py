@@ -38,7 +38,7 @@ _NORMAL = NormalDist()
 
 
 class Believed(Estimator):
-    """An estimator that repeats earlier predictions.
+    """An estimator that repeats earlier predictions. For any other job it predicts `TYPICAL_S`.
 
     Args:
         predicted: maps job ids to predicted durations.
@@ -68,8 +68,8 @@ class Believed(Estimator):
 
 
 class BelievedSpeeds:
-    """The speeds of jobs that share GPUs in a simulated future: the speeds that the policy
-    predicted when it paired the jobs."""
+    """The speeds of jobs that share GPUs in a simulated future: those that the policy predicted
+    when it paired the jobs, or `UNKNOWN_SPEED` where it predicted none."""
 
     def __init__(self, core: Core):
         self._core = core
@@ -263,13 +263,15 @@ def _word(*about: object, size: int) -> int:
 
 
 class Future(Engine):
-    """Runs a copy of the core forward until the awaited jobs have started.
+    """Runs a copy of the core forward until the awaited jobs have started, or the horizon is
+    reached.
 
     Args:
         core: a copy of the core; it is used up.
         beliefs: the distributions from which the future is sampled.
         draw: the random numbers of this future.
-        awaited: ids of the jobs; those that run already, or have ended, are ignored.
+        awaited: ids of the jobs. The starts and ends of those that run already are recorded at
+            once.
         vcs: virtual clusters that are simulated; None: all. Where virtual clusters do not use one
             another's GPUs, leaving the others out saves most of the work.
         horizon_s: how many seconds are simulated at most.
@@ -312,8 +314,8 @@ class Future(Engine):
                 self._seen(job_id, runs[job_id].start_time, self.end_of(job_id))
 
     def look(self) -> Future:
-        """Simulate until every awaited job has started, or until the horizon. Return this
-        object."""
+        """Simulate until every awaited job has started or was refused or cancelled, until the
+        horizon, or until the time is spent (`cut`). Return this object."""
         self._more()
         self._plan_wake(self._beliefs.now)
         with suppress(_Enough):
@@ -322,14 +324,15 @@ class Future(Engine):
         return self
 
     def submit(self, job: Job) -> None:
-        """Schedule the submission of a job whose later submission is already known."""
+        """Schedule the submission of a job that will come at a time known already."""
         self.results[job.job_id] = JobResult(job, 0.0)
         self._push(job.submit_time, SUBMIT, job)
 
     # --- how it begins ----------------------------------------------------------------------
 
     def _resume(self, run: Run) -> None:
-        """Schedule the end of a run of the copied core, which goes on from where it is."""
+        """Schedule the end of a run of the copied core, which goes on from where it is. A run of a
+        virtual cluster that is not simulated never ends."""
         now, job_id = self._beliefs.now, run.job.job_id
         if not run.profiling and self._vcs is not None and run.vc not in self._vcs:
             self._running[job_id] = Progress(job_id, ENDLESS, inf, now)
@@ -432,4 +435,5 @@ class Future(Engine):
 
 
 class _Enough(Exception):
-    """Raised to stop the simulation of a future once all awaited jobs have started."""
+    """Raised to stop the simulation of a future: all awaited jobs have started, the horizon is
+    reached, or the time is spent."""

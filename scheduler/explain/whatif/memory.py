@@ -81,7 +81,7 @@ class Memory(Estimator):
         return getattr(self.inner, name)
 
     def of(self, job_id: str) -> SubmittedJob | None:
-        """Return what is remembered of a job that has not ended."""
+        """Return what is remembered of a job that has not ended; None of any other."""
         return self._live.get(job_id)
 
     def live(self) -> Mapping[str, SubmittedJob]:
@@ -107,7 +107,8 @@ class Memory(Estimator):
         return replace(past, predicted_s=with_progress(Estimate(before), queued.progress).seconds)
 
     def recall(self, past: SubmittedJob) -> None:
-        """Add a job that was submitted before this memory began. Call it in order of submission."""
+        """Add a job that was submitted before this memory began; if it has ended, learn its
+        duration. Call it in order of submission."""
         if self.first is None:
             self.first = past.job.submit_time
         self.arrivals.append(past)
@@ -118,7 +119,7 @@ class Memory(Estimator):
 
     def predicted(self, job: Job, now: float) -> Duration | None:
         """Return the predicted duration of a job as if it were submitted now, or None where nothing
-        predicts it. No later answer changes.
+        predicts it. Asking changes no later prediction.
 
         For a job that was submitted already, return the prediction that it would get if it were
         changed now to the request `job`.
@@ -136,8 +137,8 @@ class Memory(Estimator):
     def quantiles(
         self, past: SubmittedJob, elapsed_s: float = 0.0, core: Core | None = None
     ) -> Quantiles:
-        """Return quantiles of a job's total duration in seconds, given that it has run
-        `elapsed_s`.
+        """Return quantiles of a job's total duration in seconds, given that it has run `elapsed_s`
+        seconds, or what it has outlived, if longer. They are cut at its time limit.
         """
         believed = self.believed_by(core)
         least_s = max(elapsed_s, past.outlived_s)

@@ -26,8 +26,9 @@ def moved(
     latest: StartForecast,
     closed: Mapping[int, float],
 ) -> MovedStart | None:
-    """Return how far, and why, the forecast start of a job has moved since one was promised. Return
-    None if it has not moved much, or one of the two forecasts is unknown.
+    """Return how far, and why, the forecast start of a job has moved since one was promised. Causes
+    are given only if it is later. Return None if it has moved by less than a minute or a tenth of
+    the wait that is left, or one of the two starts is unknown.
 
     Args:
         promised, latest: the forecast that was promised, and the latest one.
@@ -54,8 +55,8 @@ def moved(
 
 def _crude(futures: Futures, job_id: str, gone: Iterable[Item]) -> float | None:
     """Return when a job starts by the crude rule (work ahead over GPUs), seconds since the epoch,
-    on a copy without the jobs in `gone`, and with its closed nodes open. Return None where the rule
-    gives no start."""
+    on a copy without the jobs in `gone`, and with the nodes in `gone` open. Return None where the
+    rule gives no start."""
     altered = futures.trial(without(gone)).core
     return crude(altered, futures.memory, futures.now)[job_id].start_p50
 

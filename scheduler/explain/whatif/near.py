@@ -55,7 +55,8 @@ def is_behind(futures: Futures, queued: QueuedJob) -> bool:
 
 def by_work(futures: Futures, *asked: QueuedJob) -> list[StartForecast]:
     """Return a crude start forecast (work ahead over GPUs) for each given job: that of the job
-    which now has its position in the whole queue."""
+    which now has its position in the whole queue. Where no job waits there, the forecast has no
+    start."""
     rough, found = crude(futures.whole, futures.memory, futures.now), []
     for queued in asked:
         queue, made = futures.whole.queues[queued.job.vc], None

@@ -35,6 +35,7 @@ def tried(
     budget_s: float,
 ) -> NewJob:
     """Return what would happen to a job if it were submitted now, as tried on a copy of the core.
+    Where the core would refuse it, the start is "impossible".
 
     Args:
         futures: simulated futures of the present core.

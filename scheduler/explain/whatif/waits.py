@@ -147,7 +147,8 @@ class Waits:
         crude forecasts.
 
         Where there was no time to simulate futures, return the corrected crude forecasts, marked as
-        crude.
+        crude. A job without a crude start keeps its forecast from futures; without that, too, it
+        gets the reason.
 
         Args:
             made: forecasts from simulated futures, by job id.
@@ -247,7 +248,9 @@ def not_before(
     ends: Sequence[float], made: StartForecast, mixed: Sequence[float], now: float
 ) -> Sequence[float]:
     """Return quantiles of a job's start that do not lie before those of the end for which it must
-    wait. If the futures show that it waits for nothing else, the medians are equal.
+    wait. If the futures show that it waits for nothing else, the medians are equal. Return `mixed`
+    unchanged where there is no such end, or where the job needs none in at least half of the
+    futures.
 
     Args:
         ends: quantiles of that end (`StartForecast.after`).

@@ -48,7 +48,8 @@ class Backfill:
 
     def admits(self, queued: QueuedJob) -> bool:
         """Return whether a job is likely to have ended before the reserved GPUs would all be free
-        for the job for which they are reserved."""
+        for the job for which they are reserved. Return False for a number of GPUs that did not fit
+        earlier in this turn."""
         if queued.job.gpus in self._too_many:
             return False
         assert queued.estimate_s is not None

@@ -27,7 +27,7 @@ class _Asked:
     is slower than real time by the ratio of GPUs asked for to GPUs of the virtual cluster."""
 
     gpus: int = 0
-    there: int = 0  # GPUs to be had, as of the last turn; 0: there was none yet
+    there: int = 0  # GPUs of the virtual cluster, as of its last turn; 0: it has had no turn
     shown_s: float = 0.0  # by the clock, at `at`
     at: float = 0.0
     unseen_s: dict[str, float] = field(default_factory=dict)  # waits before the clock began, by job
@@ -68,7 +68,7 @@ class DemandMemory:
 
 
 class Demand:
-    """Counts the GPUs that jobs ask for which have not ended.
+    """Counts the GPUs that all jobs ask for, from when they join a queue until they end.
 
     Args:
         pooled: count all virtual clusters as one, since they use one another's GPUs.
@@ -156,7 +156,7 @@ class Demand:
             self._paused[job_id] = waited_s
 
     def over(self, job_id: str, now: float) -> None:
-        """Stop counting the GPUs of a job, if they are counted."""
+        """Stop counting the GPUs of a job, and forget what it had waited."""
         self._paused.pop(job_id, None)
         if job_id in self._jobs:
             where, gpus, _ = self._jobs.pop(job_id)

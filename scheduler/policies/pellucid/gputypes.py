@@ -248,7 +248,8 @@ class TypedPlacement:
         *,
         patient: bool = True,
     ) -> Choice:
-        """Return where a job of `expected_s` seconds of work starts now, or that it waits.
+        """Return where a job of `expected_s` seconds of work starts now: at the least cost, or
+        where most GPUs are free if no speeds are predicted. The placement is None if it waits.
 
         Args:
             ends_in: function that returns the predicted seconds until a run's GPUs are free.
@@ -319,8 +320,8 @@ class TypedPlacement:
         return ends[-1][0] if ends else 0.0
 
     def view(self, pool: Pool, queued: QueuedJob) -> PoolView:
-        """Return the nodes of a pool on which GPUs are reserved for a job: those of the GPU type on
-        which it is fastest."""
+        """Return the nodes of a pool on which GPUs are reserved for a job: the group of like nodes
+        on which it is fastest or, of equally fast ones, the largest."""
         job = queued.job
         best = max(self.candidates(job), key=lambda s: (self.speed(job, s.group.gpu_type), s.gpus))
         return PoolView(pool, best)

@@ -1,7 +1,7 @@
 """What `pellucid` remembers from turn to turn, and how it is restored.
 
-The same calls feed it where turns are taken and where they are followed: `begin` as a turn begins,
-and what the parts of the policy hear of jobs that come, start and end.
+The same calls keep it up to date whether the core decides or follows a log: `begin`, when a turn
+begins, and the calls that tell the policy of jobs that come, start and end.
 """
 
 from __future__ import annotations
@@ -56,13 +56,15 @@ class PellucidMemory:
     """All that the policy learned and has promised.
 
     Attributes:
-        durations, shares, demand, repredict, bound, usual, pair_errors: of its parts.
-        estimates: by job that has not ended, what was predicted of it; of what a job states itself
-            also its error and what was predicted without it.
-        kept: by virtual cluster, GPUs that are kept for a job.
-        spent: by virtual cluster, when searches for partners last did not do for everybody.
-        assumed: by virtual cluster, how often what is usual there had changed when last asked.
-        ordered_by: which duration the keys of waiting jobs are made of (`order_by`).
+        durations, shares, demand, repredict, bound, usual, pair_errors: records of the policy's
+            parts.
+        estimates: maps each job that has not ended to its predicted duration, as `durations.plain`
+            returns it.
+        kept: maps a virtual cluster to the GPUs that are kept there for a job.
+        spent: maps a virtual cluster to the last time when its searches for partners were used up.
+        assumed: maps a virtual cluster to `UsualProfiles.changes` when usual profiles were last
+            given to its jobs.
+        ordered_by: the setting `order_by` with which the keys of waiting jobs were computed.
     """
 
     durations: DurationMemory
@@ -188,9 +190,8 @@ class PellucidLearned(Learned):
             self._policy.estimates[queued.job.job_id] = queued.estimate_s
 
     def followed(self, turn: Turn) -> None:
-        """Drop the reservation where one of its GPUs was closed: no decision records that. A
-        decision records a new reservation.
-        """
+        """Drop the virtual cluster's reservation if one of its GPUs was closed, because no decision
+        records that. A new reservation would be recorded."""
         policy = self._policy
         policy.memos.pop(turn.vc, None)  # of passes that were decided here
         held, pool = policy.reservations.get(turn.vc), turn.pool
@@ -201,8 +202,8 @@ class PellucidLearned(Learned):
             del policy.reservations[turn.vc]
 
     def _predict_again(self, turn: Turn) -> None:
-        """Predict the jobs again that are due, and order the queue by that. A prediction that
-        moved is recorded."""
+        """Predict again the jobs for which that is due. Where a prediction changed, note the former
+        one as evidence, set the job's key, and sort the queue."""
         policy = self._policy
         moved = False
         for group in policy.repredict.due(turn):
@@ -211,7 +212,7 @@ class PellucidLearned(Learned):
                 continue
             estimate_s = group[0].estimate_s
             assert estimate_s is not None
-            described = described_by(policy, group[0])  # all are believed so
+            described = described_by(policy, group[0])  # the same for all jobs of the group
             for queued, before_s in zip(group, before, strict=True):
                 assert before_s is not None
                 policy.estimates[queued.job.job_id] = estimate_s
@@ -224,8 +225,7 @@ class PellucidLearned(Learned):
 
     def _assume(self, turn: Turn) -> None:
         """Give the usual profile of its user's jobs to each job without a measured one. Do nothing
-        if jobs are profiled before they start.
-        """
+        where nodes are reserved for profiling, or nothing predicts how pairs run."""
         policy = self._policy
         if turn.profiles_apart or policy.pair_predictor is None:
             return
@@ -245,8 +245,8 @@ class PellucidLearned(Learned):
         policy = self._policy
 
         def costs_s(queued: QueuedJob) -> float:
-            """Return the waiting, in sum, that a job which goes first is predicted to cause the
-            others."""
+            """Return the total seconds of waiting that a job is predicted to cause to the others if
+            it goes first."""
             assert queued.estimate_s is not None
             return Hold(
                 longer_s=policy.distribution.total_s(queued.estimate_s, queued.outlived_s),
@@ -267,12 +267,12 @@ class PellucidLearned(Learned):
 
 
 def _reorder(policy: Parts, queued: QueuedJob, before: str) -> None:
-    """Count in a waiting job's key the duration that the policy orders by, in place of that which
-    it was ordered by: the recorded mean, otherwise the predicted number.
+    """Replace, in a waiting job's key, the duration by which it was ordered before (the recorded
+    mean, otherwise the predicted number) by the one that the policy orders by now.
 
     Args:
-        before: the `order_by` under which it was ordered. If that is still in force, only a mean
-            goes that is not counted any more.
+        before: the setting `order_by` with which the key was computed. If it is the same now, only
+            a mean that no longer counts is replaced.
     """
     counts = worth_by(policy, queued)
     mean_s = next((float(one[1]) for one in queued.evidence if one[0] == COUNTS), None)

@@ -31,7 +31,7 @@ UNKNOWN = (0.8, 0.8)  # speeds believed of a pair where nothing predicts them
 
 
 def gain_s(newcomer_s: float, partner_s: float, speeds: tuple[float, float]) -> float:
-    """Return the gain of a pair, in seconds of total completion time saved.
+    """Return the gain of a pair, in seconds of total completion time saved; negative for a loss.
 
     Args:
         newcomer_s, partner_s: expected seconds of work that each job has left.
@@ -184,7 +184,8 @@ class Pairing:
         """Return the partner with the greatest gain less its cost to other jobs, or the obstacle
         because of which every candidate was refused.
 
-        `queued.considered` is set to the best candidate.
+        `queued.considered` is set to the best candidate, and `queued.pair_prediction` to the
+        prediction for the partner that is returned.
 
         Args:
             least: the predicted speeds of the two jobs must sum to at least this.
@@ -218,7 +219,8 @@ class Pairing:
         return run
 
     def nobody(self, turn: Turn, queued: QueuedJob) -> Obstacle:
-        """Return why a job has to wait if there is no run that could be its partner."""
+        """Return why a job has to wait for which there is no run that could be its partner. Its
+        `considered` becomes None."""
         self._found = queued.considered = None
         return turn.obstacle(queued)
 
@@ -256,7 +258,8 @@ class Pairing:
         until: float,
         guard: Obstacle,
     ) -> None:
-        """Store that the search found no partner for a job, and until when this result holds."""
+        """Store that the search found no partner for a job, and until when this result holds. Do
+        nothing for an obstacle that is found without a search."""
         if guard not in (*_PREDICTED, Obstacle.MEMORY):
             return  # says what is free now; it took no search
         gpus = queued.job.gpus
@@ -305,7 +308,7 @@ class Pairing:
 
 def _decided_by(prediction: PairPrediction) -> tuple[str, ...]:
     """Return, as text, the steps that led to the speeds from which the gain of a pair was computed;
-    () where the speeds come from a table."""
+    () where the speeds come from a table, and a note where no speeds are predicted."""
     if prediction.speed_path:
         return prediction.speed_path
     if prediction.speeds is not None:

@@ -59,7 +59,7 @@ class Parts(Protocol):
     memos: dict[str, Memo]
     reservations: dict[str, Reservation]
     remembers: bool
-    spent: dict[str, float]  # by virtual cluster: when searches last did not do for everybody
+    spent: dict[str, float]  # virtual cluster -> when its searches for partners were last used up
 
     def knows(self, job_id: str) -> bool:
         """Return whether a job is known to the policy and has not ended."""
@@ -75,10 +75,10 @@ class Pass:
 
     Attributes:
         moves: what is tried for a waiting job, in this order; each returns whether it succeeded.
-        kept: the obstacle to a job for which free GPUs are reserved.
+        kept: the obstacle of a job that would fit if no GPUs were reserved for another.
         holder: id of the job for which GPUs are reserved; "" when there is none.
         searches: for how many more waiting jobs partners may be searched in this pass.
-        scarce: whether a GPU that is given away now is likely to be missed.
+        scarce: whether GPUs are scarce: jobs ask for many, and few are free.
         open: the jobs that may use the reserved GPUs; None: only their holder may.
     """
 
@@ -97,7 +97,8 @@ class Pass:
         self._refusal: Obstacle | None = None  # why the job at hand was not packed
         self._too_many: set[int] = set()  # GPU counts that did not fit; nothing is freed meanwhile
         self._choosy: tuple[QueuedJob, Evidence] | None = None  # refused what was free, and why
-        self._fits_without: dict[int, bool] = {}  # by GPUs: would fit were nothing reserved
+        # GPUs -> whether they would fit if nothing were reserved
+        self._fits_without: dict[int, bool] = {}
         self._served = 0  # jobs that do not wait any more
 
     def run(self) -> None:
@@ -207,8 +208,8 @@ class Pass:
         return None
 
     def _missed(self) -> bool:
-        """Return whether few GPUs are free. In a virtual cluster that does not borrow, this is
-        always so."""
+        """Return whether few GPUs are free, here and in virtual clusters that would lend. Return
+        True where virtual clusters do not borrow."""
         if not self.policy.borrows:
             return True
         turn = self.turn
@@ -297,10 +298,10 @@ class Pass:
     # --- the first in line ------------------------------------------------------------------
 
     def _waits_first(self, first: QueuedJob) -> bool:
-        """Start the first in line by the first move that succeeds; one that has waited beyond its
-        bound only on GPUs of its own. If none does, reserve GPUs for it, or leave those that are
-        reserved for another where too few can be, with nodes closed. Return whether it waits.
-        """
+        """Start the first in line, or have it profiled, by the first move that succeeds; one that
+        has waited beyond its bound only starts on GPUs of its own. If no move does, reserve GPUs
+        for it. If too few can be reserved, because nodes are closed, keep the reservation that
+        there was, if its GPUs are open. Return whether the job waits."""
         turn, pool, reservations = self.turn, self.turn.pool, self.policy.reservations
         job_id, changes, held = first.job.job_id, pool.changes, reservations.get(turn.vc)
         before = held.placement if held is not None else []

@@ -1,6 +1,7 @@
-"""Pellucid: learned order with ageing, packing that pays, profiling that pays, a bound on waiting.
+"""The policy `pellucid`: an order by predicted duration and waiting time, sharing and profiling
+where they are predicted to pay, and a bound on waiting. It preempts no job.
 
-Nothing is preempted. How the parts earn their keep, at what cost: `docs/policy-figures.md`.
+What each part gains, and at what cost, is in `docs/policy-figures.md`.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ from scheduler.policies.pellucid.worth import COUNTS, SUBMITTED, described_by, f
 
 
 class Pellucid(Policy):
-    """The policy `pellucid`. Without a pair predictor no job shares."""
+    """The policy `pellucid`. Without a pair predictor, no job shares GPUs."""
 
     Settings = PellucidSettings
     settings: PellucidSettings
@@ -264,7 +265,7 @@ class Pellucid(Policy):
         self.usual.learn(job, profile)
 
     def next_wake(self, now: float) -> float | None:
-        """Return when the next waiting job reaches its bound."""
+        """Return the time at which the next waiting job reaches its bound, or None."""
         return self.starvation.next(now)
 
     def first(self, vcs: Iterable[str], now: float) -> str:
@@ -284,9 +285,9 @@ class Pellucid(Policy):
         return self.distribution.receipt(queued.estimate_s, queued.outlived_s).plain()
 
     def order_terms(self, queued: QueuedJob, now: float) -> OrderTerms:
-        """Return prediction, GPUs, credit and fairness, which sum to the key less `forgiven` times
-        now. For a job past its bound, return when it was submitted, alone.
-        """
+        """Return terms for the predicted duration, the number of GPUs, the credit for waiting and
+        the fair share. They sum to the key less `forgiven` times `now`. For a job past its bound,
+        return one term: its submission time less `now`."""
         if is_starving(queued):
             return (("submitted, of those past the bound", queued.submit_time - now),)
         counts = worth_by(self, queued)
@@ -331,8 +332,8 @@ class Pellucid(Policy):
         return policy
 
     def lacks_nodes(self, turn: Turn, most: int) -> Lack | None:
-        """Return what the first in line loses for lack of nodes lent for profiling; see
-        `Policy.lacks_nodes`. None also where holding GPUs has no price, virtual clusters
+        """Return what the first in line loses because nodes are lent for profiling; see
+        `Policy.lacks_nodes`. Return None, too, where holding GPUs has no price, virtual clusters
         borrow, or there are several GPU types."""
         price = self.settings.hold_price
         if not price or self.borrows or self.types is not None:

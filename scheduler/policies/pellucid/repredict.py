@@ -32,12 +32,12 @@ from scheduler.policies.pellucid.reservation import is_starving
 
 # A prediction within this ratio of the one before is the same one.
 SAME = 1.03
-# The ends of a job's like are news again once they are so many times as many: the hundredth tells
-# less than the second.
+# A job is predicted again once so many times as many jobs like it have ended as at the prediction
+# before: the hundredth end tells less than the second.
 GROWN = 1.25
 
-Request = tuple[Any, ...]  # plain values
-Group = list[QueuedJob]  # jobs of one prediction
+Request = tuple[Any, ...]  # what a job asks for, as plain values
+Group = list[QueuedJob]  # jobs that get the same prediction
 
 
 @dataclass(slots=True, kw_only=True)
@@ -185,7 +185,7 @@ class Alike:
 
     def due(self, turn: Turn) -> Iterable[QueuedJob]:
         """Yield the waiting jobs of a virtual cluster that are to be predicted again, because
-        similar jobs ended since the last turn."""
+        similar jobs ended or the models changed. They are no longer marked then."""
         for request in self._news.pop(turn.vc, ()):
             self._as_of[request] = self._ends
             yield from (one for one in self._waiting[request].values() if one in turn.queue)

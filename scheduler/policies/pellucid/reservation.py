@@ -320,11 +320,11 @@ def _entry_of(awaited: Awaited, jobs: Mapping[str, QueuedJob]) -> _Entry:
 def choose(
     pool: Pool | PoolView, gpus: int, runs: Iterable[Run], ends_in: EndsIn
 ) -> Placement | None:
-    """Return the `gpus` GPUs that are predicted to be free soonest, among those that are not
-    reserved; None when there are too few.
+    """Return GPUs for a job of `gpus` GPUs: those that are predicted to be free soonest, among
+    those that are not reserved. Return None when there are too few.
 
     A job of up to one node's GPUs gets them on one node. A larger one gets whole nodes, as many as
-    it needs.
+    it needs, even if it does not need all GPUs of the last one.
 
     Args:
         ends_in: function that returns the predicted seconds until a run ends.

@@ -22,7 +22,7 @@ from scheduler.core.queue import QueuedJob
 from scheduler.core.turn import Turn
 from scheduler.policies.pellucid.settings import FairShare
 
-UsageMemory = tuple[float, float, float]  # GPU-seconds, GPUs held since then, since when
+UsageMemory = tuple[float, float, float]  # GPU-seconds until a time, GPUs held since, that time
 HeldMemory = tuple[str, str, int, str | None]  # virtual cluster, user, GPUs, whom with
 
 

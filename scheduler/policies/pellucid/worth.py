@@ -1,9 +1,9 @@
 """How a job's duration counts in the order of the queue.
 
-Users are bimodal: most of their jobs end within the hour, a few run for days and hold most of the
-GPU time. The one predicted number lies between the two and is true of neither: of jobs over six
-hours, four in five are predicted to last a tenth. So the order goes by the mean of the job's own
-curve, in which a small chance of days weighs as much as it costs those behind.
+Most jobs of a user end within an hour; a few run for days and hold most of the GPU time. A single
+predicted duration lies between the two and fits neither: four in five jobs of over six hours are
+predicted to last a tenth of that. So the order goes by the mean of the job's own curve, in which a
+small chance of days weighs as much as it costs the jobs behind.
 
 The curve is made of the job's own hazards and claims. How other predictions turned out is left out
 of it: that changes with each job that ends, and jobs that ask for the same would change places by
@@ -71,9 +71,9 @@ def _rests_on_more(queued: QueuedJob) -> bool:
 
 
 def worth_by(policy: Orders, queued: QueuedJob) -> Worth:
-    """Return the seconds that a job's duration adds to its key in the queue: the mean of its curve,
-    or the predicted duration where it has none, `order_by` is "predicted", or nothing but its size
-    is known of the job.
+    """Return how a job's duration counts in its key: as the mean of its curve, or as the predicted
+    duration where it has no curve, `order_by` is "predicted", or nothing but its size is known of
+    the job.
 
     A job without a prediction adds 0, as every job does in order of submission.
     """
@@ -89,9 +89,8 @@ def worth_by(policy: Orders, queued: QueuedJob) -> Worth:
 
 
 def described_by(policy: Orders, queued: QueuedJob) -> Evidence:
-    """Return as evidence the predicted distribution of a job's duration, and how much of the
-    duration counts in the order.
-    """
+    """Return as evidence the predicted distribution of a job's duration and, where the order goes
+    by it, the mean of its curve."""
     assert queued.estimate_s is not None
     described = policy.distribution.described(queued.estimate_s, queued.outlived_s)
     return (*described, *worth_by(policy, queued).recorded)

@@ -313,8 +313,9 @@ class Answers:
         }
 
     def _unanswerable(self, kind: str, job_id: str) -> str:
-        """Return why a question about a job cannot be answered (the job is over, held, or waits for
-        another); "" when it may be answered.
+        """Return why a question about a job cannot be answered (the job is over or was not
+        evaluated yet; for some kinds of question also: it is held, or waits for others to end); ""
+        when it may be answered.
         """
         core, record = self._of.state.core, self._of.state.ledger.records.get(job_id)
         if job_id not in core.jobs or record is None:
@@ -330,7 +331,7 @@ class Answers:
     def _after(self, job_id: str, other: str) -> Compared:
         """Return why another job (`other`) went before this job, or goes before it. Raise
         LookupError if both are the same job, stand in different queues, or the other job was in no
-        queue.
+        queue or is not remembered any more.
         """
         core, record = self._of.state.core, self._of.state.ledger.records.get(other)
         if other == job_id:

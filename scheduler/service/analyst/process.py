@@ -229,8 +229,8 @@ class Analyst:
             self.read_at = self.state.header.clock(read_at)
 
     def _known_upto(self, connection: Connection) -> int:
-        """Return the `seq` of the event from which on the log must be read event by event, because
-        a state as of that event can be loaded: the last correction of times, or the newest snapshot
+        """Return the `seq` of the event after which the log must be read event by event, because a
+        state as of that event can be loaded: the last correction of times, or the newest snapshot
         of a long log, whichever is later. Return 0 where all events must be read.
         """
         mended = self.store.last_seq_in(connection, Kind.CLOCK_MENDED)
@@ -256,8 +256,8 @@ class Analyst:
         core.estimator = self.memory = memory
 
     def turn(self) -> bool:
-        """Read new events from the log, forecast jobs without a forecast, and answer questions.
-        Return False if there was nothing to do.
+        """Read new events from the log, answer questions, check claims, and make the forecasts that
+        are due. Return False if there were neither events nor questions.
         """
         self._renew()
         self._touched.clear()
@@ -338,7 +338,8 @@ class Analyst:
 
     def _fold(self, connection: Connection, events: Iterable[Event]) -> bool:
         """Apply events to the state, and note which jobs they submit, start and end. Return False
-        when there were no events. After an event that corrects times, follow the log again.
+        when there were no events. After an event that corrects times, begin again (`_begin`), and
+        delete the claims that are open.
         """
         any_at_all = False
         for event in events:
@@ -417,8 +418,9 @@ class Analyst:
 
     def forecast(self, job_ids: Iterable[str]) -> dict[str, StartForecast]:
         """Return corrected forecasts of jobs that have not ended, by job id. Jobs that have ended
-        are left out, and so are jobs to which something happened during the simulation. Questions
-        are answered meanwhile, from the log as it is then.
+        are left out, and so are jobs to which something happened during the simulation. Of more
+        than `FORECAST_JOBS` waiting jobs, those first in line are simulated, and the others are
+        forecast roughly. Questions are answered meanwhile, from the log as it is then.
         """
         state, seen = self.state, self.state.seen
         core, now = state.core, self.now()
@@ -484,7 +486,9 @@ class Analyst:
         self._write(made, first=True)
 
     def refresh(self) -> None:
-        """Forecast all jobs that have not ended once more, and write the forecasts that changed."""
+        """Forecast all jobs that have not ended once more, and write the forecasts; a rough one
+        only where it has changed.
+        """
         self._stale, self._refresh_at = False, self.clock.monotonic() + self.refresh_s
         made = self.forecast(self.state.core.jobs)
         left = [(one.start_p50 or 0.0) - one.made_at for one in made.values()]
@@ -580,9 +584,9 @@ def _put(
     connection: Connection,
     _: list[Event],
 ) -> None:
-    """Store forecasts made from the log up to event `seen`. Leave out the latest forecast of a job
-    that has a new reason to wait since then. `bases`: as which forecasts: "submission", "latest" or
-    both.
+    """Store forecasts made from the log up to event `seen`, and the claims that jobs will not start
+    which some of them make. Leave out the claim and the latest forecast of a job that has a new
+    reason to wait since then. `bases`: as which forecasts: "submission", "latest" or both.
     """
     since = waiting_again(connection, made, seen)
     for basis in bases:

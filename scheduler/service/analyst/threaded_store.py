@@ -11,7 +11,8 @@ from scheduler.service.log.store.store import Also, Store
 
 
 class ThreadedStore(Store):
-    """A store that writes on a thread of its own, at the priority with which that thread began.
+    """A store that appends events and keeps leases on a thread of its own, at the priority with
+    which that thread began.
 
     Writers wait for each other, so a process of low priority that is interrupted while it writes
     would keep all others waiting.

@@ -88,7 +88,7 @@ class Authenticator:
 
     def admit(self, request: Request) -> Viewer:
         """Return the viewer who sends a request, and count the request against the viewer's limits.
-        Raise Problem (401, 403, 429) where the request is refused.
+        Raise Problem (400, 401, 403, 429) where the request is refused.
         """
         viewer, by_header = self._identify(request)
         request.state.actor, request.state.viewer = viewer.name, viewer
@@ -167,8 +167,8 @@ class Authenticator:
 
     @staticmethod
     def _alone(connection: Connection, token: tokens.Token) -> None:
-        """Raise Problem (403) for a token of a second user, where all jobs run in one Unix account,
-        which cannot keep users apart.
+        """Raise Problem (403) for a token of a second user, unless it is a viewer's. Called where
+        all jobs run in one Unix account, which cannot keep users apart.
         """
         first = tokens.tenants(connection, time())[:1]
         if token.role is not Role.VIEWER and token.name not in first:
@@ -180,7 +180,9 @@ class Authenticator:
             )
 
     def knows(self, request: Request) -> bool:
-        """Return whether the token in a request's header was found valid a moment ago."""
+        """Return whether the token in a request's header was found valid within the last `KNOWN_S`
+        seconds.
+        """
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         return scheme.lower() == "bearer" and self._fresh(secret.strip()) is not None
 
@@ -196,7 +198,9 @@ class Authenticator:
         return hmac.digest(secret.encode(errors="surrogatepass"), b"csrf", "sha256").hex()
 
     def vouched(self, request: Request) -> bool:
-        """Return whether the site's proxy vouches for the sender of a request."""
+        """Return whether the site's proxy vouches for the sender of a request; False also where it
+        does so for a person without a role here.
+        """
         try:
             return self._vouched.viewer(request) is not None
         except Problem:
@@ -245,9 +249,10 @@ class Authenticator:
         return self._local(request), False
 
     def _local(self, request: Request) -> Viewer:
-        """Return the user at the other end of a loopback connection as a viewer; used where
-        tokens are off. Raise Problem (401) for a user other than the service's own, unless the
-        service runs as root."""
+        """Return the user at the other end of a loopback connection as a viewer; used where tokens
+        are off. The service's own user is an operator. Any other is a submitter to all virtual
+        clusters where the service runs as root, and else refused by Problem (401).
+        """
         user = self._peer(request)
         if user == self._user:
             return Viewer(user, Role.OPERATOR, os_user=user)
@@ -283,7 +288,11 @@ class Authenticator:
             raise Problem(403, "cross-site-request", "this request was made by another site")
 
     def from_our_page(self, request: Request) -> None:
-        """Raise Problem unless one of our pages made the visitor's browser send this request."""
+        """Raise Problem (403) for a request that another site may have had the visitor's browser
+        send: one from another origin, one that came through the site's proxy and states no origin,
+        or one with our cookie and without the word of our pages (`csrf_word`). Other requests pass,
+        such as those of programs.
+        """
         self.same_origin(request)
         if self._vouched.by_proxy(request) and not SAYS_WHENCE & set(request.headers):
             # the proxy's cookie may come along from anywhere
@@ -297,8 +306,9 @@ class Authenticator:
 
 
 def form(request: Request, lists: Collection[str] = ()) -> dict[str, str]:
-    """Return the fields of an HTML form, from the body that the request guard has read. Raise
-    Problem (400) where the form cannot be read, and (422) where a field is too long.
+    """Return the fields of an HTML form, from the body that the request guard has read; {} for a
+    body of another type. Raise Problem (400) where the form cannot be read, and (422) where a field
+    is too long.
 
     Args:
         lists: fields that hold many names each, and so may be longer than a person writes.
@@ -348,8 +358,8 @@ def _is_address(host: str) -> bool:
 
 
 async def admitted(request: Request) -> Viewer:
-    """Return the viewer who sends the request, as a FastAPI dependency. Raise Problem (401, 403,
-    429) where the request is refused.
+    """Return the viewer who sends the request, as a FastAPI dependency. A request that only reads
+    first waits for its turn. Raise Problem (400, 401, 403, 429) where the request is refused.
     """
     authenticator: Authenticator = request.app.state.authenticator
     if authenticator.knows(request):  # nothing to wait for: no need of a thread

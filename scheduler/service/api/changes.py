@@ -1,5 +1,5 @@
-"""Turns requests that change something into events. All events of a request are appended in one
-transaction, or none.
+"""Turns requests that change something into events. The events of one request may be committed in
+more than one transaction.
 """
 
 from __future__ import annotations
@@ -207,8 +207,9 @@ class Changes:
 
     def vc_for(self, viewer: Viewer, asked: Wish) -> str:
         """Return the virtual cluster of a job: the one asked for, or the only one open to the
-        viewer. Raise Problem unless the job can run there, now or once pending changes of nodes are
-        made.
+        viewer. Raise Problem unless the job fits there once all pending changes of nodes are made:
+        403 where the viewer may not submit there, 422 where it does not fit, 503 before the log has
+        begun.
         """
         if viewer.role is Role.VIEWER:
             raise Problem(403, "forbidden", "a viewer's token cannot submit jobs")
@@ -245,9 +246,9 @@ class Changes:
         return vc
 
     def _cluster(self) -> Shape:
-        """Return the number of GPUs and the types of GPU of each virtual cluster, without the nodes
-        that it lends to the profiling partition. The answer is kept for `SHAPE_S` seconds. Raise
-        Problem (503) before the log has begun.
+        """Return the number of GPUs and the types of GPU that each virtual cluster will have once
+        all pending changes are made, without the nodes that it lends to the profiling partition.
+        The answer is kept for `SHAPE_S` seconds. Raise Problem (503) before the log has begun.
         """
         if not self._shape or monotonic() > self._shape_until:
             with self._store.reading() as connection:
@@ -332,8 +333,8 @@ class Changes:
     # --- the rest ---------------------------------------------------------------------------
 
     def cancel(self, viewer: Viewer, job: JobRow) -> None:
-        """Ask for a job to be stopped. Do nothing where it has ended. Raise Problem (403, 409)
-        where the viewer may not, or Slurm decides.
+        """Ask for a job to be stopped. Do nothing where it has ended, or that was asked before.
+        Raise Problem (403, 409) where the viewer may not, or Slurm decides.
         """
         self.in_charge("scancel")
         if viewer.role is Role.VIEWER:
@@ -342,8 +343,8 @@ class Changes:
             self.append(Kind.CANCEL_ASKED, viewer.name, job.job_id)
 
     def set_priority(self, viewer: Viewer, job: JobRow, priority: int) -> None:
-        """Set the priority of a waiting job. Submitters may only lower that of their own jobs.
-        Raise Problem (403, 409) where the viewer may not, or the job does not wait.
+        """Set the priority of a waiting job. Submitters may give their own jobs 0 or less,
+        operators any. Raise Problem (403, 409) where the viewer may not, or the job does not wait.
         """
         self.in_charge("scontrol update")
         self.check_priority(viewer, job, priority)
@@ -372,8 +373,9 @@ class Changes:
         self._writer.close()
 
     def write(self, events: Iterable[Event]) -> None:
-        """Append events to the log, in one transaction with changes of other requests. Return once
-        they are committed.
+        """Append events to the log, together with those of other requests, and return once all are
+        committed. They may be committed in more than one transaction. Raise the error of the first
+        that could not be written.
         """
         for done in [self._writer.append(event) for event in events]:
             done.result()

@@ -44,7 +44,9 @@ def who_am_i(viewer: Asking) -> WhoAmI:
 
 @router.get("/cluster", summary="Node by GPU, who is on it")
 def cluster_map(request: Request, view: Seen) -> ClusterMap:
-    """Return the virtual clusters and every GPU. Jobs of others appear as "another job"."""
+    """Return the virtual clusters and every GPU. Jobs that you may not see appear as
+    "another job".
+    """
     changes: Changes = request.app.state.changes
     return ClusterMap(changes.now(), view.load(), view.cluster())
 
@@ -56,7 +58,9 @@ def queue(
     limit: Limit = 50,
     after: After = None,
 ) -> Page[QueueEntry]:
-    """Return the queue of a virtual cluster. Of another user's job only the place is shown."""
+    """Return the queue of a virtual cluster. Of a job that you may not see only the place
+    is shown.
+    """
     if vc not in view.vcs():
         raise Problem(404, "not-found", "there is no virtual cluster of that name")
     return view.queue(vc, limit=limit, after=after)
@@ -83,7 +87,7 @@ async def share(request: Request, view: Seen, user: Word = None) -> Shares:
 
 async def shares_of(request: Request, viewer: Viewer, user: str | None = None) -> Shares:
     """Return what a user has used and is due; by default the viewer. The analyst answers, or in
-    front of a Slurm the decider.
+    front of a Slurm the follower.
     """
     settings: Settings = request.app.state.settings
     questions: Questions = request.app.state.questions

@@ -124,7 +124,7 @@ class Cycle(RequestResponseCycle):
 
     @disconnected.setter
     def disconnected(self, gone: bool) -> None:
-        """Note that the client has disconnected. Called by uvicorn; it changes nothing here."""
+        """Do nothing when uvicorn notes a disconnect: the connection itself is looked at."""
 
 
 class Guarded(HttpToolsProtocol):

@@ -108,7 +108,8 @@ async def up_to_date(request: Request, view: VisibleQueries, job_id: str) -> Non
 
 def _is_old(store: Store, view: VisibleQueries, job_id: str) -> bool:
     """Return whether Slurm's queue was last read too long ago to answer a question about a job. An
-    unknown job needs a more recent reading than a known one.
+    unknown job needs a more recent reading than a known one. Return False where it is not known
+    when it was read.
     """
     at = read_at(store)
     if at is None:

@@ -140,7 +140,9 @@ def list_jobs(
 
 @router.get("/jobs/{job_id}", summary="One job", responses=responses(404))
 def get_job(job_id: str, view: Seen) -> JobRow:
-    """Return a job of yours. Another user's job counts as not found."""
+    """Return a job of yours, or for operators, anybody's. Another user's job counts as not
+    found.
+    """
     return view.job(job_id)
 
 
@@ -164,8 +166,8 @@ async def set_priority(
     view: Seen,
     preview: Annotated[bool, Query(description="Show the effect only, change nothing.")] = False,
 ) -> PriorityEffect:
-    """Set the priority of a waiting job. Higher goes first. Submitters may only lower that of their
-    own jobs (below 0); operators may also raise it.
+    """Set the priority of a waiting job. Higher goes first. Submitters may give their own jobs 0 or
+    less, operators may give any.
 
     The answer gives the effect at this moment: the place in the queue before and after. With
     `preview`, it also gives the start and reason that the analyst forecasts.
@@ -201,7 +203,8 @@ async def explanation(
     ] = False,
 ) -> Explanation:
     """Explain why a job waits: at most four reasons with their numbers; the first is the reason
-    now. For an array of a Slurm, the answer is about its first waiting task, or else a running one.
+    now. For an array, the answer is about its first waiting task, else a running one, else its
+    last.
     """
     changes: Changes = request.app.state.changes
     await up_to_date(request, view, job_id)
@@ -237,8 +240,8 @@ async def explanation(
 async def analysis(
     job_id: str, request: Request, view: VisibleQueries, *, helps: bool = True
 ) -> Analysis:
-    """Return the analyst's answer on why the viewer's job waits at this moment; with `helps` also
-    on what would help it.
+    """Return the analyst's answer on why a job waits at this moment; with `helps` also on what
+    would help it.
     """
     vcs = list(view.viewer.vcs)
     why = await _ask(request, view, "why", job_id, helps=helps, vcs=vcs)
@@ -277,8 +280,8 @@ async def after(
     responses=responses(409),
 )
 async def order(request: Request, view: Seen, vc: Word = None, limit: Limit = 50) -> list[Order]:
-    """List the waiting jobs in the order of their queue, with the terms of your jobs, like Slurm's
-    `sprio`; operators see everybody's terms.
+    """List your waiting jobs (for operators, everybody's) in the order of their queue, each with
+    the terms that make its place, like Slurm's `sprio`.
     """
     request.app.state.changes.in_charge("`sprio -l`, and `pellucid why JOB` for the place of a job")
     owner = None if view.viewer.sees_all else view.viewer.name
@@ -323,8 +326,8 @@ async def what_if(job_id: str, asked: WhatIfRequest, request: Request, view: See
 
 
 async def _ask(request: Request, view: VisibleQueries, kind: str, job_id: str, **more: Any) -> Json:
-    """Return the analyst's answer to a question (`kind`) about the viewer's job. It names other
-    users' jobs for operators only.
+    """Return the analyst's answer to a question (`kind`) about a job. It names other users' jobs
+    for operators only.
     """
     questions: Questions = request.app.state.questions
     asked = {"job_id": job_id, "names": view.viewer.sees_all, **more}

@@ -34,8 +34,8 @@ def revoke(link_id: str, request: Request, view: Seen) -> list[Link]:
 
 
 def end(request: Request, viewer: Viewer, link_id: str) -> None:
-    """Revoke a shared link to a job of the viewer's. Raise Problem: 403 for a viewer's token, 404
-    where there is no such link.
+    """Revoke a shared link to a job that the viewer may see. Raise Problem: 403 for a viewer's
+    token, 404 where there is no such link.
     """
     if viewer.role is Role.VIEWER:
         raise Problem(403, "forbidden", "a viewer's token cannot revoke links")

@@ -23,7 +23,8 @@ class Lives:
         self._first: Lease | None = None  # as it was first seen
 
     def is_over(self, lease: Lease | None, ours: str) -> bool:
-        """Return whether the holder of a lease no longer runs.
+        """Return whether the holder of a lease no longer runs; False where that is not known, as on
+        another host.
 
         Args:
             ours: the holder's name that this service's own decider uses; "": unknown.

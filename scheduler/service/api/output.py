@@ -54,7 +54,8 @@ def output_of(
     most: int = MOST_BYTES,
 ) -> JobOutput:
     """Return part of what attempt `attempt` (None: the last) of a job has written: at most `most`
-    bytes from `offset` on. Raise Problem: 404 where it does not exist any more, 409 where the
+    bytes from `offset` on. The text is empty where nothing was written yet, or the job never began.
+    Raise Problem: 404 for an attempt that was not made, or whose output is gone, 409 where the
     backend keeps none.
     """
     if settings.backend != "local":

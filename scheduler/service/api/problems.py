@@ -145,7 +145,9 @@ _CAUSES = (  # as SQLite and PostgreSQL say it
 
 
 def install(app: FastAPI) -> None:
-    """Answer every error of `app` with problem details."""
+    """Answer a Problem, an HTTP error or a request that does not fit its schema with problem
+    details.
+    """
 
     async def ours(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, Problem)

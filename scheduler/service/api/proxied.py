@@ -41,8 +41,8 @@ class Vouched:
 
     def viewer(self, request: Request) -> Viewer | None:
         """Return the person for whom the proxy vouches. Return None where it vouches for nobody;
-        the request may still have a token. Raise Problem (400) for headers that contradict each
-        other, and (403) for a person whose groups have no role here.
+        the request may still have a token. Raise Problem (400) for a name or headers that cannot be
+        used, such as one given twice, and (403) for a person whose groups have no role here.
         """
         if not self.by_proxy(request):
             return None
@@ -93,7 +93,8 @@ class Vouched:
 
 def _account(name: str) -> str:
     """Return the Unix account in which a person's jobs are run, or "" where the service is not
-    root, or no such person has an account here."""
+    root, or where no account of a person has that name (one of the system does not count).
+    """
     if os.geteuid() != 0:
         return ""  # all jobs run in the service's own, and for one person only: see `guard`
     try:

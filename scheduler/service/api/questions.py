@@ -47,9 +47,9 @@ class Questions:
         answer_s: float | None = None,
     ) -> Json:
         """Return the answer of the analyst, or of the process that holds the lease `whom`. Return
-        `{"unavailable": why}` when there is none in time. Each actor (person who asks) gets their
-        turn, however many questions the others ask. Raise Problem (429) where an actor asks too
-        many.
+        `{"unavailable": why}` when there is none in time, or nobody holds that lease. Each actor
+        (person who asks) gets their turn, however many questions the others ask. Raise Problem
+        (429) where an actor asks too many.
         """
         rest()
         patience_s = self._answer_s * LONGER.get(kind, 1.0) if answer_s is None else answer_s

@@ -147,7 +147,7 @@ class ClusterChange:
     would be.
 
     Attributes:
-        node: number of the node; None for a node to be added, and for settings.
+        node: number of the node; None for a node to be added, for several nodes, and for settings.
         never: waiting jobs that become too large for their virtual cluster.
         changed: whether anything changes.
         effect: for a preview, the effect on waiting jobs; None where nothing changes.

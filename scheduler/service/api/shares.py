@@ -43,10 +43,11 @@ class Share:
 def make(
     connection: Connection, secret: str, job_id: str, lasts_s: int, now: float
 ) -> Share | None:
-    """Return a new link, made with the token `secret`, to a job of the token's owner. It is valid
-    for `lasts_s` seconds, but no longer than the token. Return None where the token is not valid.
+    """Return a new link to a job, made with the token `secret`. It is valid for `lasts_s` seconds,
+    but no longer than the token. Links that have ended are deleted. Return None where the token is
+    not valid.
 
-    Raise Problem (429) where the owner's jobs have as many links as allowed.
+    Raise Problem (429) where the jobs of the job's owner have as many links as allowed.
     """
     token = find(connection, secret, now)
     if token is None:
@@ -64,8 +65,8 @@ def make(
 
 
 def of(connection: Connection, viewer: Viewer, now: float) -> list[Link]:
-    """Return the shared links to a viewer's jobs (for an operator to all jobs), the latest first,
-    `LISTED` at most.
+    """Return the valid shared links to a viewer's jobs (for an operator to all jobs), the latest
+    first, `LISTED` at most.
     """
     if viewer.only:
         return []
@@ -88,7 +89,9 @@ def of(connection: Connection, viewer: Viewer, now: float) -> list[Link]:
 
 
 def revoke(connection: Connection, viewer: Viewer, link_id: str, now: float) -> bool:
-    """Revoke a shared link to a job of the viewer's. Return False when there is no such link."""
+    """Revoke a shared link to a job that the viewer may see. Return whether there was such
+    a link.
+    """
     query = _holding(select(jobs.c.owner), now).where(links.c.id == link_id)
     owner = connection.execute(query).scalar()
     if owner is None or not viewer.owns(owner):

@@ -23,7 +23,9 @@ DECIDING = ("decider", "follower")  # processes that hold the lease
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The status, "ok" or another word, and what was checked."""
+    """The status, "ok", or "stale" where the followed Slurm does not answer, and what was
+    checked.
+    """
 
     status: str
     checks: dict[str, str]

@@ -75,7 +75,8 @@ def create(
     lasts_s: float | None = None,
 ) -> tuple[Token, str]:
     """Make a token. Return it with its secret, which is not stored and cannot be shown again.
-    `lasts_s`: seconds for which it is valid; None: for ever.
+    `lasts_s`: seconds for which it is valid; None: for ever. Raise TokenError for a name or a
+    lifetime that is not accepted.
     """
     with store.writing() as connection:
         return _create(connection, name, role, vcs, os_user=os_user, now=now, lasts_s=lasts_s)
@@ -197,8 +198,8 @@ def revoke(store: Store, which: str, now: float) -> list[Token]:
 
 
 def guard(settings: Settings, store: Store) -> None:
-    """Raise SettingsError where strangers could reach a service that requires no token, or where
-    the jobs of several people could not be kept apart.
+    """Raise SettingsError where strangers could reach a service that requires no token, where the
+    jobs of several people could not be kept apart, or where there is no valid token to enter with.
     """
     if not settings.loopback and not settings.needs_token:
         raise SettingsError(

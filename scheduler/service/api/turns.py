@@ -95,8 +95,8 @@ class Turns:
         self.used = {who: s * left for who, s in self.used.items() if s * left > LEAST_S / 2}
 
     def _go_on(self) -> None:
-        """Start waiting turns while fewer than `at_once` run. The turn of the user who used least
-        lately goes first; among equals, the oldest turn.
+        """Start waiting turns while fewer than `at_once` run. One user has all of these but one at
+        most. The turn of the user who used least lately goes first; among equals, the oldest turn.
         """
         while len(self._busy) < self.at_once:
             mine = [turn.user for turn in self._busy]

@@ -44,8 +44,8 @@ def begin(
     choice: Choice | None = None,
     stated: Stated = ALL_STATED,
 ) -> Present:
-    """Bring the database up to date. Begin its log, or make the log and the cluster file agree.
-    Return the nodes and settings that hold.
+    """Bring the database up to date. Begin its log, or settle whether the log or the cluster file
+    holds where they differ. Return the nodes and settings that hold.
 
     Args:
         spec, names: cluster, policy and settings, and names of the nodes, from the cluster file or
@@ -113,7 +113,7 @@ def _look_at_pages(store: Store) -> None:
 
 def _keep_others_out(settings: Settings) -> None:
     """Raise SettingsError where other users could write to the folders of the service's state or
-    database.
+    database. Folders that are missing are made.
     """
     folders = {"state_dir": settings.state_dir}
     url = make_url(settings.database)

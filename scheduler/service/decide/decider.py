@@ -555,8 +555,9 @@ def write_pass(
     texts: Sequence[str],
     seq: int,
 ) -> None:
-    """Write the decisions of a decision pass, and every row that the pass changed. `texts`: the
-    decisions as `encoded` returns them; `seq`: number of the pass's DECIDED event.
+    """Write the decisions of a decision pass, and every row that the pass changed. Delete the
+    payloads (commands and environments) of jobs that are over. `texts`: the decisions as `encoded`
+    returns them; `seq`: number of the pass's DECIDED event.
     """
     write_decisions(connection, decisions, texts, seq)
     records, changed_nodes = state.ledger.changes(seq)

@@ -148,8 +148,10 @@ def follow(settings: Settings, stopping: Stopping, holder: str) -> None:
 
 
 def run_maintenance(settings: Settings, stopping: Stopping) -> None:
-    """Run the process that exports ended jobs, deletes old rows and looks after the database, until
-    stopped.
+    """Run the process for all that recurs beside deciding, until stopped: it deletes old rows,
+    looks after the database and counts how the models did. As set, it exports ended jobs, watches
+    and judges models, and sends messages. Raise RuntimeError where one of these tasks ends by
+    itself.
     """
     over = threading.Event()
     tasks = [

@@ -318,11 +318,12 @@ class Supervisor:
         child.silence.look(now, cpu_s, silent and self._ready(pid))
         why = child.silence.hangs(now, self._most_s(child, now))
         if why:
+            child.kills, child.killed_at = min(child.kills + 1, DOUBLED), now
             self._kill(child, now - since, why)
 
     def _most_s(self, child: Child, now: float) -> float:
         """Return how many seconds a process may go without a report before it counts as hanging.
-        Each recent kill doubles them.
+        Each recent kill for such a silence doubles them; a kill in the middle of a write does not.
         """
         if now - child.killed_at > FORGOTTEN_S:
             child.kills = 0
@@ -332,7 +333,8 @@ class Supervisor:
 
     def _kill_who_holds_up(self) -> None:
         """Kill a process that hangs in the middle of a write to the database, because all others
-        wait for that write. One that is ready to run and gets no processor does not hang.
+        wait for that write. A process that is ready to run and gets no processor does not hang, nor
+        does a decider that was heard of or computed lately.
         """
         turn = None if self._line is None else self._line.head()
         child = next((c for c in self.children if turn and _pid(c) == turn.pid), None)
@@ -361,7 +363,6 @@ class Supervisor:
             cpu_s=round(child.silence.used_s, 1) if child.silence else None,
             beats=self.counts.beats[child.name].count,
         )
-        child.kills, child.killed_at = min(child.kills + 1, DOUBLED), time.monotonic()
         self.counts.hangs[child.name].value += 1
         child.process.kill()
         child.process.join()

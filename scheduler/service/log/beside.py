@@ -73,7 +73,9 @@ class Beside:
 
     @property
     def words(self) -> str:
-        """Return the verdict of the comparison in words."""
+        """Return the verdict of the comparison in words, or why the other bundle cannot be
+        scored.
+        """
         return self.why_not or WORDS[self.verdict]
 
 
@@ -200,7 +202,7 @@ def ended_with(
         digest: digest of the bundle.
         since, until: scores from before and after these times (seconds since the epoch) do not
             count: when the bundle came into use, and when another one did.
-        most: at most so many jobs.
+        most: at most so many jobs, those that started last.
     """
     known = began_with(connection, digest, since, most, until=until, over=True)
     return [
@@ -219,7 +221,8 @@ def began_with(
     over: bool = False,
 ) -> list[Began]:
     """Return the jobs that were scored by a bundle of models and started, whether they have ended
-    or not: the `most` that started last. `since` and `until` are as in `ended_with`.
+    or not: at most the `most` that started last, in the order of their starts. `since` and `until`
+    are as in `ended_with`.
 
     Args:
         over: return only jobs that ended by themselves.

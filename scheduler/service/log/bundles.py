@@ -39,7 +39,7 @@ class BundleStore:
 
     def signature(self, path: Path) -> Signature | None:
         """Return a value that changes when the bundle at `path` does, or None while there is none.
-        Raises BundleError where nothing answers.
+        Raise BundleError where the file system does not answer.
         """
         if self._aside is None:
             return signature(path)

@@ -73,7 +73,8 @@ class ClusterChanges:
 
     def node(self, named: str) -> NodeRecord:
         """Return a node by its name, or else by its number. Raise ChangeRefused where there is
-        none."""
+        none, or where no decision pass has evaluated it yet.
+        """
         for key in ("name", "node"):
             for record in self.present.nodes.records.values():
                 if str(getattr(record, key)) != named:
@@ -106,8 +107,8 @@ class ClusterChanges:
         gpu_memory_mib: float | None = None,
         new_vc: bool = False,
     ) -> Wanted:
-        """Return the change that adds a node. Omitted values are taken from other nodes of its
-        virtual cluster. With `new_vc`, the virtual cluster may be new.
+        """Return the change that adds a node. Omitted values are taken from a node of its virtual
+        cluster, else from any node. With `new_vc`, the virtual cluster may be new.
         """
         self._must_be_ours()
         self._must_know(vc, new_vc)

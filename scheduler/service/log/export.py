@@ -63,8 +63,8 @@ def finished(store: Store) -> pa.Table:
 def keep_exporting(
     database: str, path: Path, every: int, stopping: Callable[[float], bool]
 ) -> None:
-    """Write the table of `finished` to `path` each time `every` more jobs have ended, until
-    stopped.
+    """Write the table of `finished` to `path` each time the number of ended jobs reaches a
+    multiple of `every`, and where `path` is missing though jobs have ended, until stopped.
 
     Args:
         stopping: waits for so many seconds at most; returns True to stop.
@@ -91,8 +91,9 @@ def _count(store: Store) -> int:
 
 
 def profiles(connection: Connection, since: float = 0.0) -> Mapping[str, Any]:
-    """Return the latest measured profile of each job, by job ID. Events before `since` (seconds
-    since the epoch) are ignored.
+    """Return the latest measured profile of each job, by job ID: that of a profiling run, or where
+    there is none, the one measured while the job ran. Events before `since` (seconds since the
+    epoch) are ignored.
     """
     seen = _latest(connection, Kind.OBSERVED, "profile", since)
     return seen | _latest(connection, Kind.PROFILED, "profile", since)

@@ -143,7 +143,8 @@ class State:
 
     def apply(self, event: Event) -> list[Decision]:
         """Apply one event; a decision pass is decided again. Return the pass's decisions, or [] for
-        any other event. Raise Diverged where they differ from the recorded decisions.
+        any other event. Raise Diverged where the pass comes out otherwise than in the log, and
+        ValueError for an event that was read already.
         """
         if event.seq <= self.seen:
             raise ValueError(f"event {event.seq} comes after event {self.seen}")
@@ -206,7 +207,7 @@ class State:
 
     def note(self, event: Event) -> None:
         """Hold an event back until a decision pass covers it. A HEADER takes effect at once: it
-        makes a new core.
+        makes a new core. Other events that are no input of the core change nothing.
         """
         self.seen = event.seq
         if event.kind is Kind.HEADER:
@@ -236,8 +237,8 @@ class State:
         return bool(self._pending) or (self.wake_at is not None and now >= self.wake_at)
 
     def take(self, upto: int, now: float) -> list[Decision]:
-        """Take a decision pass at the time `now` over all events up to `upto`. Return its
-        decisions.
+        """Take a decision pass over all events up to `upto`, at the time `now`, but no earlier than
+        the last pass. Return its decisions.
         """
         core = self.core
         self.now = max(now, self.now)
@@ -294,7 +295,7 @@ class State:
     # --- what is to be done -----------------------------------------------------------------
 
     def reported(self) -> dict[tuple[str, int], Kind]:
-        """Return the kind of the latest report about each attempt, as (job id, attempt), among the
+        """Return the kind of the latest report about each attempt, by (job id, attempt), among the
         events that no decision pass covers yet.
         """
         reported = (event for event in self._pending if event.kind in REPORTS)

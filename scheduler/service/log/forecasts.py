@@ -23,7 +23,9 @@ RECALLED = 20_000  # ended jobs that are recalled from the table
 
 
 def ended(connection: Connection) -> list[SubmittedJob]:
-    """Return the last `RECALLED` jobs that ran and have ended, the latest submitted first."""
+    """Return the jobs that ran and have ended: the `RECALLED` that were submitted last, the latest
+    first.
+    """
     query = (
         select(jobs.c.spec, jobs.c.estimate_s, jobs.c.started_at, jobs.c.ended_at)
         .where(jobs.c.started_at.is_not(None), jobs.c.ended_at.is_not(None))

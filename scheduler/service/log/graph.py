@@ -366,7 +366,7 @@ def _class(path: str) -> type:
 
 
 def _computed(computed: Mapping[str, _Computed], row: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the fields that follow from a row, with their values."""
+    """Yield the fields that are computed from a row, with their values."""
     for field_name, (compute, names, added) in computed.items():
         was = {name: value for name, value in zip(names, row, strict=True) if name is not None}
         yield field_name, compute({**added, **was})

@@ -201,9 +201,10 @@ def _groups_body(spec: ClusterSpec) -> list[Any]:
 
 
 def establish(store: Store, header: LogHeader) -> LogHeader:
-    """Begin an empty log with `header`. Return the header that the log has, which may state other
-    nodes and settings. Raise LogHeaderError where the log's jobs are on another backend, or in
-    another state folder.
+    """Begin an empty log with `header`. Return the header that holds: that of the log, which may
+    state other nodes and settings, or for a service that follows a Slurm, `header`, which is
+    recorded once more where it differs. Raise LogHeaderError where the log's jobs are on another
+    backend, or in another state folder.
     """
     with store.writing() as connection:
         first = store.first_in(connection)
@@ -248,7 +249,8 @@ def followed_header(store: Store) -> LogHeader:
 
 def service_clock(store: Store) -> Callable[[], float]:
     """Return a function that returns the time with which decisions are dated, seconds since the
-    epoch: the wall clock, or the clock of a simulation.
+    epoch: the wall clock, or the clock of a simulation. While the log is empty it is the wall
+    clock.
     """
     header: LogHeader | None = None
 

@@ -73,7 +73,7 @@ class Desk:
 
 def keep_judging(database: str, state_dir: Path, desk: Desk, stopping: Stopping) -> None:
     """Until stopped, judge and promote proposals as operators ask, and have the models' weekly
-    figures logged in MLflow. While the parameters file is missing, nothing is judged.
+    figures logged in MLflow. While the parameters file is missing, nothing is done.
     """
     store = Store(database)
     clock = service_clock(store)
@@ -93,8 +93,9 @@ def keep_judging(database: str, state_dir: Path, desk: Desk, stopping: Stopping)
 def step(
     store: Store, proposals: Proposals, desk: Desk, clock: Callable[[], float], stopping: Stopping
 ) -> bool:
-    """Judge or promote one proposal, if there is one to be judged or promoted. Return whether one
-    was; False also where the service's stop interrupted that, or the disk is full.
+    """Judge or promote one proposal, if there is one to be judged or promoted. Return whether that
+    was done, with success or not; False also where the service's stop interrupted that, or the disk
+    is full.
     """
     log = structlog.get_logger(LOG)
     for one in reversed(proposals.each()):
@@ -244,8 +245,9 @@ def _promoted(
 
 
 def judged_on(store: Store, one: Proposal, desk: Desk) -> Path:
-    """Return the file of jobs on which a proposal is judged: jobs of this service, where enough
-    have ended since the proposed models were trained; else the pipeline's jobs.
+    """Return the file of jobs on which a proposal is judged: ended jobs of this service, written to
+    the proposal's folder, where enough of them were submitted after those that the proposed models
+    learned from; else the pipeline's jobs.
     """
     learned = Bundle.load(one.folder / BUNDLE).metadata.get("duration", {}).get("window_to")
     table = finished(store)

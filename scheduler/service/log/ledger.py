@@ -314,8 +314,9 @@ class Ledger:
             self._changed[job_id] = None
 
     def changes(self, seq: int) -> tuple[list[Record], list[tuple[int, NodeRecord | None]]]:
-        """Return the records of jobs, and the nodes, that have changed since the last call, and
-        mark these records as changed by event `seq`. A node that was removed is None.
+        """Return the records of jobs that have changed since the last call, and mark them as
+        changed by event `seq`. Return also the nodes that have changed, as (number, record); None
+        for one that was removed. Forget the jobs that are over, unless `keep` is set.
         """
         records = [self.records[job_id] for job_id in self._changed]
         for record in records:

@@ -68,8 +68,8 @@ def find(store: Store, now: float, first: int | None = None, began: float | None
 
     Args:
         now: the time of day, seconds since the epoch.
-        first: the first event dated wrong. None: the event after the last leap of a day or more, up
-            to the first event that lies in the future.
+        first: the first event dated wrong. None: of the events up to the first one in the future,
+            the last that is dated over a day later than all before it.
         began: when event `first` truly happened, seconds since the epoch; None: right after the
             event before it.
     """
@@ -116,9 +116,9 @@ def find(store: Store, now: float, first: int | None = None, began: float | None
 def apply(
     store: Store, bundles: Bundles, wrong: Wrong, *, actor: str, reason: str, now: float
 ) -> int:
-    """Log a correction of the times `wrong`, on a stopped service, and correct the rows of `jobs`.
-    Return the number of corrected rows. Raise NothingToMend where the log has grown since `wrong`
-    was found.
+    """Log a correction of the times `wrong`, on a stopped service, and correct the rows of `jobs`
+    and `leases`. Return the number of corrected rows of `jobs`. Raise NothingToMend where the log
+    has grown since `wrong` was found.
     """
     body = {"first": wrong.first, "by_s": wrong.by_s, "reason": reason}
     with store.writing() as connection:

@@ -144,8 +144,9 @@ def node_of(body: Mapping[str, Any]) -> Node:
 
 
 def well_formed(event: Event) -> bool:
-    """Return whether the body of an event has the form of its kind. Only events asked for by users
-    are checked. A malformed event must not keep the service from reading the rest of the log.
+    """Return whether the body of an event has the form of its kind. Only events about nodes,
+    settings, holds and changes of jobs are checked; any other counts as well formed. A malformed
+    event must not keep the service from reading the rest of the log.
     """
     body, kind = event.body, event.kind
     if kind is Kind.SETTINGS_SET:
@@ -322,7 +323,8 @@ def as_begun(spec: ClusterSpec, lent: Iterable[int], names: tuple[str, ...]) -> 
 
     Args:
         lent: numbers of the nodes that are lent to the profiling partition for good.
-        names: names of the nodes, in order; (): those that the cluster's groups state.
+        names: names of the nodes, in order; (): those that the cluster's groups state, else
+            node000, node001, ...
     """
     given = names_of(spec, names)
     lent = frozenset(lent)

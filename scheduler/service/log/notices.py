@@ -54,8 +54,8 @@ class Notice(NamedTuple):
 def keep_notifying(
     database: str, program: str, cursor: Path, stopping: Callable[[float], bool]
 ) -> None:
-    """Send the messages that are due every two seconds, until stopped. The first call sends nothing
-    about events that are in the log already.
+    """Every two seconds, until stopped, send the messages that are due. The first call sends
+    nothing about events that are in the log already.
 
     Each message is sent once; or twice, if this process dies between sending and noting it, or
     another service on the database takes over. A message that the program fails to send is logged,
@@ -118,7 +118,9 @@ def _decided(store: Store) -> int:
 
 
 def due(store: Store, after: int, upto: int) -> Iterator[Notice]:
-    """Yield messages to owners about the events `after` < seq <= `upto`, in their order."""
+    """Yield messages to owners who asked for them, about the events `after` < seq <= `upto`, in
+    their order.
+    """
     columns = (events.c.seq, events.c.kind, events.c.at, *jobs.c)
     query = (
         select(*columns)

@@ -67,7 +67,8 @@ class Present:
     """The nodes and settings to which the events of a log have led.
 
     Attributes:
-        header: the first event of the log, with nodes and settings as they were then.
+        header: the first event of the log, with nodes and settings as they were then; of a service
+            that follows a Slurm, the last HEADER.
         changes: accepted changes of settings, in order.
         coming: names of nodes that no decision pass has evaluated yet, so that they have no number.
     """

@@ -160,8 +160,8 @@ class Proposals:
         now: float,
     ) -> Proposal:
         """Store models as a proposal, and return the proposal. `former`: digest of the models in
-        use; `change`: the edits that made the new models. Raise NoProposal where the same models
-        are proposed already, or `why` is empty or more than one line.
+        use; `change`: the edits that made the new models. Raise NoProposal where a proposal of the
+        same models is still open, or `why` is empty or no single line of printable text.
         """
         _check_why(why)
         same = (one for one in self.each() if one.proposed.digest == bundle.digest)
@@ -182,7 +182,7 @@ class Proposals:
 
     def go_back(self, *, by: str, why: str, now: float) -> Proposal:
         """Store the request to return to the former champion (the models in use before) as a
-        proposal, and return the proposal. Raise NoProposal where that is asked for already, or
+        proposal, and return the proposal. Raise NoProposal where such a proposal is still open, or
         `why` is empty or more than one line.
         """
         _check_why(why)
@@ -196,7 +196,8 @@ class Proposals:
 
     def promote(self, name: str, *, by: str, why: str, anyway: bool, now: float) -> None:
         """Ask for a proposal to become champion (the models in use). Raise NoProposal where it is
-        not judged, is promoted already, or is not better and `anyway` with a `why` is not given.
+        not judged, its promotion was asked for already, or it is not better and `anyway` with a
+        `why` is not given.
         """
         found = self.one(name)
         if why.strip():

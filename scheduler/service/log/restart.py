@@ -59,7 +59,7 @@ class Difference:
 
     Attributes:
         lines: the difference in words.
-        ask: makes the change by which the log would follow the file; None: no change can, for the
+        ask: returns the change by which the log would follow the file; None: no change can, for the
             reason `why_not`.
     """
 
@@ -79,8 +79,9 @@ def settle(
     actor: str = "",
     at: Callable[[LogHeader], float],
 ) -> Present:
-    """Make the cluster file and the log agree, as was chosen. Return the nodes and settings that
-    hold. Raise FileDiffers where that is impossible; then nothing has changed.
+    """Apply the cluster file to the log where they differ, or keep the log as it is, as was chosen.
+    Return the nodes and settings that hold. Raise FileDiffers where that is impossible; then
+    nothing has changed.
 
     Args:
         spec, names: cluster, policy and settings of the file, and the names of its nodes.

@@ -50,8 +50,8 @@ class Restore:
 
     @classmethod
     def of(cls, database: str, state_dir: Path, backup: Path) -> Restore:
-        """Read a backup and return what is to be restored. Raise StoreError where the file is no
-        backup, or is damaged itself.
+        """Read a backup and return what is to be restored. Raise StoreError where the
+        service's database is no SQLite file, or the backup is none or is damaged itself.
         """
         url = make_url(database)
         if url.get_backend_name() != "sqlite" or not url.database:

@@ -21,8 +21,9 @@ HOUR_S, DAY_S = 3600.0, 86_400.0
 
 
 def prune(store: Store, now: float, clock: float, keep_s: float) -> int:
-    """Delete idempotency keys, questions, claims and dead tokens that are older than `keep_s`
-    seconds. Return how many rows were deleted.
+    """Delete idempotency keys, questions and claims made more than `keep_s` seconds ago, tokens
+    that expired or were revoked before then, and claims beyond the number that is kept. Return how
+    many rows were deleted.
 
     Args:
         now: time of day, seconds since the epoch.
@@ -43,8 +44,8 @@ def prune(store: Store, now: float, clock: float, keep_s: float) -> int:
 def keep_pruning(
     database: str, keep_days: float, archive_days: float, stopping: Callable[[float], bool]
 ) -> None:
-    """Once an hour, delete rows (see `prune`) older than `keep_days`, and archive bodies of the log
-    older than `archive_days` (0: none), until stopped.
+    """Once an hour, the first time after an hour, delete rows (see `prune`) older than `keep_days`,
+    and archive bodies of the log older than `archive_days` (0: none), until stopped.
 
     Args:
         stopping: waits for so many seconds at most; returns True to stop.

@@ -209,8 +209,7 @@ def _scores(connection: Connection, ids: Sequence[str]) -> dict[str, _Scored]:
 
 
 def keep_counting(database: str, state_dir: Path, stopping: Callable[[float], bool]) -> None:
-    """Once an hour, until stopped, write for each week how many jobs the models decided and how
-    their predictions turned out."""
+    """Write the weeks' figures (`count`) at the start and then once an hour, until stopped."""
     store, clock = Store(database), None
     try:
         while True:
@@ -226,7 +225,9 @@ def keep_counting(database: str, state_dir: Path, stopping: Callable[[float], bo
 
 
 def count(store: Store, state_dir: Path, now: float) -> None:
-    """Write the files of all weeks that are not final yet, the present one included."""
+    """Write the figures of each of the last `KEPT` weeks to its file, the present week included,
+    except those of weeks that are final already. Do nothing while the log is empty.
+    """
     this = int(now // WEEK_S)
     known = {week.number for week in weeks(state_dir) if week.whole}
     with store.reading() as connection:

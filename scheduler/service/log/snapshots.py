@@ -223,7 +223,7 @@ class StateCheckpoints:
 
     def save(self, state: State, passed: Event) -> Path:
         """Write the state as it is after a decision pass to a file, and return its path. `passed`
-        is the pass's DECIDED event in the log.
+        is the pass's DECIDED event in the log. Delete all but the newest `KEPT` files.
         """
         recorded = msgpack.packb(Writer(_named(state), SCHEMA).part(_recorded(state)))
         at = passed.seq, _digest(passed)
@@ -260,7 +260,8 @@ class StateCheckpoints:
         self, connection: Connection, store: Store, upto: int
     ) -> Iterator[tuple[int, bytes]]:
         """Yield version and content of each usable file, the newest first. A usable file belongs to
-        this user, is whole, and was taken of this log at event `upto` or before.
+        this user, is whole, has a schema of `OLDEST` or later, and was taken of this log at event
+        `upto` or before.
         """
         for path in self._paths():
             try:

@@ -154,7 +154,7 @@ class Verified:
 
     Attributes:
         links: number of links in the chain.
-        found: the rows that are not as written, in the order in which they were met.
+        found: the links and rows that are not as they were written.
     """
 
     def __init__(self, connection: Connection, followed: bool, since: Head | None = None):

@@ -41,7 +41,8 @@ LOG = "watch"
 
 
 def keep_watching(database: str, bundles: Path, stopping: Callable[[float], bool]) -> None:
-    """Compare the new models with the former ones once a minute, until stopped.
+    """Once a minute, until stopped, compare the new models with the former ones, and return to the
+    former where the new are worse (`look`).
 
     Args:
         bundles: folder with copies of the bundles that were in use.
@@ -60,9 +61,9 @@ def keep_watching(database: str, bundles: Path, stopping: Callable[[float], bool
 
 
 def look(store: Store, bundle_store: BundleStore, now: float) -> Beside | None:
-    """Compare the new models with the former ones, and return to the former if the new are worse
-    beyond chance. Return the comparison, or None where there is nothing to watch, or too few jobs
-    have ended.
+    """Compare the new models with the former ones, and return to the former if the new are to be
+    given up (`is_left`). Return the comparison, or None where there is nothing to watch, or too few
+    jobs have ended.
     """
     with store.reading() as connection:
         used, last = uses(connection), returned(connection)

@@ -91,11 +91,11 @@ def act_on(
     preview: bool,
 ) -> tuple[list[str], int]:
     """Hold, release, cancel or change several jobs, or only preview that. Return the ids of the
-    jobs for which it is done, and the number of the other jobs. Raise Problem where it can be done
-    for none.
+    jobs for which it is done, and the number of the other jobs. Of `ids`, only the first
+    `MOST_CANCELLED` are looked at. Raise Problem where it is refused for some and done for none.
 
     Args:
-        given: `do`; for a change also the values of the form. Without those nothing is changed.
+        given: `do`; for a change also the values of the form, without which it is refused.
     """
     deed = given["do"]
     if deed not in (DEEDS if len(given) > 1 else DEEDS[1:]):

@@ -87,7 +87,9 @@ def _given(sent: Mapping[str, str]) -> dict[str, str]:
 
 
 def _tasks(view: VisibleQueries, array_id: str) -> list[JobRow]:
-    """Return the viewer's tasks of an array, by number. Raise UnknownJob where there are none."""
+    """Return the tasks of an array that the viewer may see, in the order of their numbers. Raise
+    UnknownJob where there are none.
+    """
     found = view.tasks(array_id)
     if not found:
         raise UnknownJob(array_id)
@@ -101,7 +103,7 @@ def _number(job: JobRow) -> int:
 
 def _chosen(tasks: Sequence[JobRow], numbers: str) -> list[JobRow]:
     """Return the tasks with these numbers ("0-4,9"), all for "". Raise Problem (422) where the
-    numbers cannot be read, or there is no such task.
+    numbers cannot be read, or no task has one of them.
     """
     if not numbers:
         return list(tasks)

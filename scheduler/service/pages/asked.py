@@ -92,7 +92,7 @@ class Input:
 
     @property
     def attributes(self) -> dict[str, str | int | None]:
-        """Return the attributes of the HTML element, without those that are None."""
+        """Return the attributes of the HTML element. Those that are None are left out of it."""
         ask = self.of.ask
         if self.of.kind is str:
             return {"type": "text", "name": self.name, "maxlength": self.longest}
@@ -152,7 +152,7 @@ INPUTS = {name: Input(one) for name, one in CHANGEABLE.items()}
 
 def inputs(vcs: Iterable[str], job: JobRow) -> list[tuple[Input, Sequence[str]]]:
     """Return the inputs of the form for a job, each with its choices, if there are any. `vcs`:
-    virtual clusters to which the job may move.
+    virtual clusters to which the job may move; without another one, there is no input for it.
     """
     others = [vc for vc in vcs if vc != job.vc]
     found = [(one, ("yes", "no") if one.of.kind is bool else ()) for one in INPUTS.values()]

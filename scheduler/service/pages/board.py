@@ -82,7 +82,9 @@ class VcMap:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A row of the queue: a job of the viewer's, or a number (`others`) of jobs of other users."""
+    """A row of the queue: a job that the viewer may see, or a number (`others`) of neighbouring
+    jobs that they may not see. `position`: place of the (first) job; None: in no queue yet.
+    """
 
     vc: str
     position: int | None
@@ -97,7 +99,7 @@ class Queue:
     """Some rows of a virtual cluster's queue.
 
     Attributes:
-        waiting: number of jobs in the queue.
+        waiting: number of jobs that wait in the virtual cluster, held ones included.
         next: the cursor of the next rows, or None.
         more: whether there are more than `rows`.
     """
@@ -110,7 +112,7 @@ class Queue:
 
     @property
     def mine(self) -> bool:
-        """Return whether any of the rows is a job of the viewer's."""
+        """Return whether any of the rows is a job that the viewer may see."""
         return any(row.job is not None for row in self.rows)
 
 
@@ -135,7 +137,7 @@ def board(view: PageQueries, only: str = "", after: str = "") -> Board:
     """Return the content of the front page. Raise BadCursor when `after` is no cursor.
 
     Args:
-        only: the virtual cluster to show; "": all.
+        only: the virtual cluster to show; "" or an unknown one: all.
         after: cursor of the queue's rows before; "": the first rows.
     """
     now = view.now()
@@ -172,8 +174,8 @@ def board(view: PageQueries, only: str = "", after: str = "") -> Board:
 
 
 def _groups(view: PageQueries, only: str) -> list[Group]:
-    """Return the viewer's jobs in groups of similar jobs, in order of display. Return [] if the
-    jobs are few enough to list one by one.
+    """Return the jobs that the viewer may see and that have not ended, in groups of similar jobs,
+    in order of display. Return [] if these are few enough to list one by one.
     """
     groups = view.groups(**({"vc": only} if only else {}))
     return in_order(groups) if sum(group.jobs for group in groups) > MANY else []
@@ -214,8 +216,9 @@ def _tiles(
 
 
 def cluster_map(nodes: Sequence[Node], placed: Sequence[JobRow], me: str) -> list[VcMap]:
-    """Return the map of each virtual cluster, in node order. `placed`: the viewer's jobs on
-    GPUs; `me`: the viewer's name."""
+    """Return the map of each virtual cluster, in the order of their names. `placed`: the jobs on
+    GPUs that the viewer may see; `me`: the viewer's name.
+    """
     known = {job.job_id: job for job in placed}
     maps = []
     for vc, members in groupby(sorted(nodes, key=lambda n: (n.vc, n.node)), lambda n: n.vc):
@@ -312,15 +315,16 @@ def _queues(
 
 
 def _runs(entries: Sequence[QueueEntry]) -> list[list[QueueEntry]]:
-    """Return a queue cut into runs of neighbouring places: jobs of the viewer's, then jobs of
-    others, and so on in turn.
+    """Return a queue cut into runs of neighbouring places: jobs that the viewer may see, then jobs
+    that they may not see, and so on.
     """
     return [list(run) for _, run in groupby(entries, lambda e: e.job is not None)]
 
 
 def _first(runs: Sequence[list[QueueEntry]], rows: int) -> list[list[QueueEntry]]:
     """Return the first runs (neighbouring places of one kind, see `_runs`) of a queue that fill
-    `rows` rows. Each of the viewer's jobs takes one row, and each run of others' jobs takes one.
+    `rows` rows. Each job that the viewer may see takes one row, and each run of other jobs takes
+    one.
     """
     found = list[list[QueueEntry]]()
     for run in runs:
@@ -332,5 +336,7 @@ def _first(runs: Sequence[list[QueueEntry]], rows: int) -> list[list[QueueEntry]
 
 
 def others(n: int) -> str:
-    """Return in words how many jobs of other users are in a queue. `n`: their number."""
+    """Return in words a number of jobs that belong to other users, as in "3 jobs of other users".
+    `n`: the number.
+    """
     return count(n, "job") + (" of another user" if n == 1 else " of other users")

@@ -89,8 +89,9 @@ def compare(request: Request, viewer: Operator, one: Word = "", other: Word = ""
 
 @router.get("/models/moved")
 def moved(request: Request, viewer: Operator, owner: Word = "") -> Response:
-    """Show which terms moved a user's estimates of this week, beside those of three weeks
-    before. Without `owner`, show the form that asks for one."""
+    """Show which terms moved a user's estimates of this week, beside those of the three weeks
+    before. Without `owner`, show the form that asks for one.
+    """
     settings: Settings = request.app.state.settings
     store: Store = request.app.state.store
 

@@ -93,7 +93,8 @@ def _asked(
     fields: Mapping[str, str], model: AdditiveModel | None = None, parts: Sequence[str] = ()
 ) -> Asked:
     """Return the change of a shape function that a form's fields ask for. For a shape drawn by
-    hand, the change holds only the `parts` that were moved.
+    hand, the change holds only the parts that were moved. `parts`: the scores of all its parts, as
+    drawn.
     """
     asked = Asked(**{name: fields.get(name, "").strip() for name in FIELDS})
     if model is None or asked.kind != "draw" or fields.get("of") != asked.feature:

@@ -200,8 +200,8 @@ def _time(seconds: float | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The content of the page of ended jobs: charts over everybody's jobs, and rows of the
-    viewer's.
+    """The content of the page of ended jobs: charts over everybody's jobs, and rows of those that
+    the viewer may see.
     """
 
     charts: list[Chart]
@@ -331,7 +331,7 @@ class Promise:
     @property
     def margin(self) -> float:
         """Return two standard errors of the share, assuming that the aim is met exactly and that
-        the jobs of one batch are late together.
+        the jobs of one batch are late together; 1 without jobs.
         """
         return 2 * (self.aim * (1 - self.aim) / self.batches) ** 0.5 if self.jobs else 1.0
 
@@ -360,7 +360,8 @@ FEWEST = 20  # batches before a share is judged
 
 
 def promises(view: PageQueries) -> Promises:
-    """Return how often starts forecast at submission came true, in groups by the forecast.
+    """Return the content of the page on forecasts: how often starts and ends forecast at submission
+    came true, in groups by the forecast, and how other claims turned out.
 
     The groups are formed by the forecast: to choose jobs by how long they waited would choose those
     that were late.

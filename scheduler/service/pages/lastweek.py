@@ -101,7 +101,7 @@ class Starts:
 
 def played_apart(store: Store, bundle: Path, asked: Asked, now: float) -> Starts:
     """Return which starts of last week a change moves, simulated in another process. Raise NoReplay
-    where last week cannot be simulated.
+    where last week cannot be simulated, or another replay runs.
 
     Args:
         bundle: folder of the models in use.

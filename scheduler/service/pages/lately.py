@@ -28,7 +28,9 @@ class Lately:
         self._lock = Lock()
 
     def get(self, about: Hashable, make: Callable[[], T]) -> T:
-        """Return the cached result for a key, or call `make` and cache what it returns."""
+        """Return the cached result for a key, or call `make`, cache what it returns if that took
+        long, and return it.
+        """
         with self._lock:
             until, found = self._kept.get(about, (0.0, None))
         if self._clock() < until:

@@ -214,8 +214,8 @@ def every_row(view: PageQueries, wanted: Wanted) -> Iterator[Listed]:
 
 
 def with_reasons(view: PageQueries, jobs: Sequence[Short]) -> list[Listed]:
-    """Return jobs as rows of the table, each with why it waits, in words with the present
-    numbers.
+    """Return jobs as rows of the table, each with why it waits, in words with the present numbers.
+    Of an ended job that is how it ended, of one on GPUs "".
     """
     now = view.now()
     ids = [job.job_id for job in jobs if job.phase in WAITING and not job.slurm]
@@ -238,7 +238,7 @@ def with_reasons(view: PageQueries, jobs: Sequence[Short]) -> list[Listed]:
 
 def _tiles(view: PageQueries, wanted: Wanted) -> list[tuple[str, str, str]]:
     """Return tiles about a user or an account, as (figure, label, note): the GPUs asked for and
-    held, the jobs waiting, and the results of this week.
+    held, the jobs waiting, and the results of the last seven days.
     """
     own = view.own(owner=wanted.owner, account=wanted.account)
     asked = sum(job.gpus for job in own)

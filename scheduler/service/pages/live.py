@@ -100,9 +100,10 @@ class Tail:
     async def changes(
         self, after: int, job_id: str = "", user: str = "", *, vouched: bool = False
     ) -> AsyncIterator[Change]:
-        """Yield the topics that change after event `after` (0: from now). After `BEAT_S` seconds
-        without a change, yield one without topics. End after `LIFE_S` seconds, or `VOUCHED_S` where
-        the site's proxy vouches for the reader.
+        """Yield the topics that change after event `after` (0: from now). At once, and after
+        `BEAT_S` seconds without a change, yield a `Change` without topics. End after `LIFE_S`
+        seconds, or `VOUCHED_S` where the site's proxy vouches for the reader. Raise
+        TooManyListeners as `admit` does.
 
         Topic "job" means that something may have happened to `job_id`.
         """

@@ -50,8 +50,8 @@ class Kept:
     Attributes:
         start_p50, start_p90, end_p50, end_p90: the forecast start and end.
         start, end: the real ones; `end` is None unless the job completed.
-        batch: the same number for all jobs that one user sent within an hour, which tend to be late
-            together.
+        batch: the same number for all jobs that one user sent within one hour of the clock, which
+            tend to be late together.
     """
 
     start_p50: float
@@ -92,7 +92,8 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Jobs of one owner with similar names and the same size and state that have not ended.
+    """Jobs of one owner and virtual cluster, with similar names and the same size and phase, that
+    have not ended.
 
     Attributes:
         like: their name, with every number in it as "#" (`store.alike`).
@@ -215,7 +216,7 @@ class PageQueries(VisibleQueries):
         return str(self._body(Kind.BUNDLE).get("digest", ""))
 
     def placed(self) -> list[JobRow]:
-        """Return the viewer's jobs that hold GPUs, in the order they started."""
+        """Return the jobs that hold GPUs and that the viewer may see, in the order they started."""
         query = select(jobs).where(jobs.c.phase.in_(HOLDING), self._mine())
         return self._job_rows(self._all(query.order_by(jobs.c.started_at, jobs.c.submitted_seq)))
 
@@ -256,7 +257,8 @@ class PageQueries(VisibleQueries):
         return found
 
     def groups(self, **only: str | int) -> list[Group]:
-        """Return the viewer's unended jobs, similar ones as one group, in no particular order.
+        """Return the jobs that the viewer may see and that have not ended, similar ones as one
+        group, in no particular order. The groups may be some seconds old (`Lately`).
 
         Args:
             only: values that the jobs' columns must have. `like`: their name, with every number as
@@ -266,7 +268,7 @@ class PageQueries(VisibleQueries):
         return self._lately.get(("groups", self.viewer, asked), lambda: self._groups(only))
 
     def tally(self) -> list[Tally]:
-        """Return the viewer's jobs that have not ended, counted (as `ShortRows.tally`) lately."""
+        """Return what `ShortRows.tally` returns; it may be some seconds old (`Lately`)."""
         return self._lately.get(("tally", self.viewer), super().tally)
 
     def _groups(self, only: Mapping[str, str | int]) -> list[Group]:
@@ -288,15 +290,16 @@ class PageQueries(VisibleQueries):
         return [Group(*row) for row in self._tuples(query)]
 
     def members(self, **only: str | int) -> list[str]:
-        """Return the ids of the viewer's unended jobs that match (as in `groups`), in the order
-        they were submitted, at most `FIGURES`.
+        """Return the ids of the jobs that the viewer may see, that have not ended and that match
+        (as in `groups`), in the order they were submitted, at most `FIGURES`.
         """
         query = select(jobs.c.job_id).where(live, self._mine(), *_having(only))
         return [row[0] for row in self._tuples(query.order_by(jobs.c.submitted_seq).limit(FIGURES))]
 
     def submitted_by(self, seqs: Collection[int]) -> dict[int, str]:
-        """Return the ids of the viewer's jobs that these events submitted, by the event's
-        `seq`."""
+        """Return the ids of the jobs that these events submitted and that the viewer may see, by
+        the event's `seq`.
+        """
         query = select(jobs.c.submitted_seq, jobs.c.job_id).where(jobs.c.submitted_seq.in_(seqs))
         return dict(self._tuples(query.where(self._mine()))) if seqs else {}
 
@@ -308,8 +311,8 @@ class PageQueries(VisibleQueries):
             return list(connection.execute(query).all())
 
     def unqueued(self) -> list[JobRow]:
-        """Return the viewer's jobs that are not over and in no queue: not evaluated yet, to be
-        profiled first, or held.
+        """Return the first 200 jobs that the viewer may see and that wait outside any queue: not
+        evaluated yet, to be profiled first, or held.
         """
         query = select(jobs).where(jobs.c.phase.in_((Phase.SUBMITTED, Phase.HELD)), self._mine())
         return self._job_rows(self._all(query.order_by(jobs.c.submitted_seq).limit(200)))
@@ -324,7 +327,9 @@ class PageQueries(VisibleQueries):
         limit: int = 50,
         after: str = "",
     ) -> Page[JobRow]:
-        """Return a page of the viewer's jobs that ended after `since`, latest end first."""
+        """Return a page of the jobs that the viewer may see and that ended at or after `since`,
+        latest end first.
+        """
         query = select(jobs).where(jobs.c.phase.in_(OVER), jobs.c.ended_at >= since)
         query = query.where(self._mine())
         query = query.order_by(jobs.c.ended_at.desc(), jobs.c.submitted_seq.desc())
@@ -354,7 +359,7 @@ class PageQueries(VisibleQueries):
     # --- figures ----------------------------------------------------------------------------
 
     def outcomes(self, since: float = 0.0, *, accounts: bool = False) -> list[Outcome]:
-        """Return the jobs that ran and ended at or after `since`, of all users, latest first, at
+        """Return the started jobs of all users that ended at or after `since`, latest first, at
         most `FIGURES`. `accounts`: also give the Slurm account that each was billed to.
         """
         names = [n for n in Outcome.__slots__ if n not in ("user", "account")]
@@ -375,9 +380,9 @@ class PageQueries(VisibleQueries):
         return found
 
     def used(self, since: float = 0.0) -> list[Used]:
-        """Return what the viewer's jobs used that ran and ended after `since`, latest first, at
-        most `FIGURES`; for an operator, everybody's. Only the latest `FIGURES` measurements are
-        counted."""
+        """Return what each started job used that ended at or after `since` and that the viewer may
+        see, latest first, at most `FIGURES`. Only the latest `FIGURES` measurements are counted.
+        """
         names = "job_id", "owner", "vc", "gpus", "started_at", "ended_at", "spec", "slurm"
         ended = jobs.c.ended_at >= since, jobs.c.started_at.is_not(None), self._mine()
         query = select(*(jobs.c[n] for n in names)).where(*ended)
@@ -457,8 +462,9 @@ class PageQueries(VisibleQueries):
         )
 
     def phases(self) -> dict[tuple[str, str], tuple[int, float | None]]:
-        """Return the number of unended jobs, by (virtual cluster, phase), and since when the one
-        waits that has waited longest, seconds since the epoch, or None where none waits.
+        """Return, by (virtual cluster, phase), the number of all users' jobs that have not ended,
+        and since when the longest waiting of them waits, in seconds since the epoch; None where
+        none waits.
         """
         first = func.min(waiting_from)
         query = select(jobs.c.vc, jobs.c.phase, func.count(), first)

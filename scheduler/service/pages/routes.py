@@ -155,8 +155,8 @@ Chosen = Annotated[Wanted, Depends(_wanted)]
 def list_jobs(
     request: Request, viewer: Asking, wanted: Chosen, first: int = 0, after: Word = ""
 ) -> Response:
-    """Show every unended job in a table. The address's query holds the search, the filters and the
-    sorting.
+    """Show a table of the jobs that the viewer may see and that have not ended. The address's query
+    holds the search, the filters and the sorting.
     """
     return show(
         request,
@@ -480,7 +480,7 @@ def static(request: Request, name: str) -> Response:
 
 async def _room(request: Request, viewer: Asking) -> Tail:
     """Return the `Tail` that follows the log for live pages. Raise Problem (503) where it has too
-    many listeners already.
+    many listeners already, in all or of this viewer.
     """
     state = request.app.state
     if not hasattr(state, "tail"):

@@ -30,8 +30,9 @@ def share(request: Request, viewer: Asking, job_id: str) -> Response:
 
 @router.post("/jobs/{job_id}/share")
 def make(request: Request, viewer: Asking, job_id: str) -> Response:
-    """Make a link to a job of one's own, and show it, or why there is none. `lasts`: one of
-    `shares.LASTS_S`."""
+    """Make a link to a job that the viewer may see, and show it, or why there is none. `lasts`: one
+    of `shares.LASTS_S`.
+    """
     lasts_s = shares.LASTS_S.get(form(request).get("lasts", ""))
     if lasts_s is None:
         problem = f"A link holds for one of: {', '.join(shares.LASTS_S)}."
@@ -64,7 +65,9 @@ def make(request: Request, viewer: Asking, job_id: str) -> Response:
 
 @router.get("/links")
 def links(request: Request, viewer: Asking) -> Response:
-    """List the valid links to one's own jobs, each with a form that revokes it."""
+    """List the valid links to one's own jobs (for operators, to all jobs), each with a form that
+    revokes it.
+    """
     return _links(request, viewer)
 
 

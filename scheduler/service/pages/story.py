@@ -130,8 +130,8 @@ class JobPage:
 
 
 def page_of(queries: PageQueries, job_id: str) -> JobPage:
-    """Return the content of the page of the viewer's job. Raise UnknownJob where it is another
-    user's, or there is none.
+    """Return the content of the page of a job. Raise UnknownJob where the viewer may not see it, or
+    there is none.
     """
     found = dossier_of(queries, job_id, queries.now())
     stands, story = found.stands, story_of(found)

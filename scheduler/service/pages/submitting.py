@@ -41,7 +41,7 @@ WORDS = ("command", "workdir")
 def empty(
     request: Request, viewer: Asking, again: Word = "", alone: bool = False, memory: int = 0
 ) -> Response:
-    """Show the form, empty, or filled with what another job of the viewer's asked for.
+    """Show the form, empty, or filled with what a job that the viewer may see asked for.
 
     Args:
         again: id of the job that fills the form; "": none.

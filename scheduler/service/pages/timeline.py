@@ -102,7 +102,8 @@ def timeline(
     """Return the timeline of a virtual cluster, or None where there is no such virtual cluster.
 
     Args:
-        waiting: jobs of the viewer's with slots to be drawn, in the order of their queue.
+        waiting: waiting jobs that the viewer may see, in the order of their queue. The first
+            `SLOTS` with a forecast start are drawn as slots.
         here: id of the job that the page is about.
     """
     nodes = [node for node in queries.cluster() if node.vc == vc]

@@ -51,7 +51,7 @@ class Again:
 
     def due(self) -> bool:
         """Return whether it is time to check for users' questions. If so, the next check is due
-        some seconds later."""
+        `POLL_S` seconds later."""
         now = self._clock()
         if now < self._poll_at:
             return False

@@ -24,7 +24,8 @@ def answer_questions(
     store: Store, answer: Callable[[str, Json], Json], kinds: Sequence[str] = KINDS
 ) -> None:
     """Answer the waiting questions of the given kinds with the function `answer`, and store the
-    answers."""
+    answers. Each user's first question comes before anybody's second. Questions older than
+    `PATIENCE_S` seconds are left unanswered."""
     since = store.clock.now() - PATIENCE_S
     waits = (
         select(questions.c.id, questions.c.kind, questions.c.body, questions.c.actor)

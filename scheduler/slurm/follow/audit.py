@@ -162,8 +162,9 @@ class Audit:
         )
 
     def _not_at_once(self, job_id: str, snapshot: ClusterSnapshot) -> str:
-        """Return a sentence that a job has not started for a while, although the policy `slurm`
-        would start it at once. Return "" where the job may still start, or was not expected to."""
+        """Return a sentence that a job has not started for more than `LATE_S` seconds, although the
+        policy `slurm` would start it at once. Return "" where the job may still start, or was not
+        expected to."""
         now, twin = snapshot.now, twin_in(snapshot.core.policy)
         if twin is None or not (job_id in twin.soon or job_id in snapshot.core.cluster.runs):
             self._soon.pop(job_id, None)
@@ -179,8 +180,9 @@ class Audit:
     def reasons(
         self, reasons: Mapping[str, SlurmReason], now: float, records: Records
     ) -> dict[str, SlurmReason]:
-        """Return the reasons for which jobs wait, by job id. Where Slurm has not started a job in
-        time although its limit has room, the reason says that this claim is withdrawn."""
+        """Return the reasons for which jobs wait, by job id. Where Slurm has not started a job
+        within `ROOM_S` + `GRACE_S` seconds although its limit has room, the reason says that this
+        claim is withdrawn."""
         found = dict(reasons)
         for job_id, why in reasons.items():
             if not why.lapsed or why.ahead or why.started:

@@ -27,7 +27,7 @@ MIB = 256  # memory is asked for in steps of so many MiB
 @dataclass(frozen=True, slots=True)
 class Change:
     """A changed request of a job. `command` makes the change. `amount` is the changed quantity, in
-    seconds, MiB, CPUs or GPUs.
+    seconds, MiB, CPUs, GPUs or nodes; None: no quantity is changed.
     """
 
     words: str
@@ -95,7 +95,8 @@ def _before(
 
 
 def _limit_s(ask: Ask, site: Site) -> float:
-    """Return how long a job may run at most, in any of its partitions."""
+    """Return how many seconds a job may run at most, in any of its partitions; 0 where none of them
+    is known."""
     known = (site.partitions[name] for name in ask.partitions if name in site.partitions)
     return max((ask.limit_s(part) for part in known), default=0.0)
 

@@ -96,7 +96,8 @@ class Claims:
 
 
 def differs(job: SlurmJob, changed: SlurmJob) -> Mapping[str, Any]:
-    """Return the fields in which `changed` differs from `job`, with its values as plain JSON."""
+    """Return the fields in which `changed` differs from `job`, with its values as plain JSON.
+    Fields that follow from others (`_FOLLOWS`) are left out."""
     names = (one.name for one in fields(job) if one.name not in _FOLLOWS)
     return {
         name: encode(to) for name in names if (to := getattr(changed, name)) != getattr(job, name)

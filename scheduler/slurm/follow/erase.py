@@ -19,8 +19,8 @@ class NotErasable(ValueError):
 
 
 def erase(store: Store, user: str) -> dict[str, int]:
-    """Delete a user's jobs, what was decided and predicted about them, links to them, refused
-    requests, questions, and tokens.
+    """Delete a user's jobs, what was decided, predicted and claimed about them, links to them, and
+    the user's own events (such as refused requests), questions and tokens.
 
     Return the number of deleted rows for each table. Jobs that Slurm still has are stored again at
     the next poll. Raise NotErasable for a service that schedules by itself.

@@ -265,8 +265,8 @@ class Follower:
         return {job: why for job, (what, why) in self._written.items() if what is Action.WAIT}
 
     def _count_unmodelled(self, jobs: Iterable[SlurmJob]) -> None:
-        """Count the jobs for each limit of QOS and associations that the policy `slurm` leaves
-        out. Log a warning for each new one."""
+        """Count the jobs for each setting, limit and option that the policy `slurm` does not model.
+        Log a warning for each new one."""
         before = self._not_modelled.keys()
         site = self._planner.site
         self._not_modelled = unmodelled(site, jobs) if site is not None else {}
@@ -274,8 +274,9 @@ class Follower:
             self.log.warning("not_modelled", what=what, jobs=self._not_modelled[what])
 
     def _foresee(self, snapshot: ClusterSnapshot, first: Sequence[str]) -> dict[str, StartForecast]:
-        """Return forecasts by job id: the end of each running job, and the start of the first jobs
-        in line. If simulating the starts took long, starts are left out for a while."""
+        """Return forecasts by job id: the end of each running job, and the start of the first
+        `FORECAST_JOBS` in line. Starts are left out for a while after they were simulated, the
+        longer that took, and while a user waits for this read."""
         core, now = snapshot.core, snapshot.now
         made = {job_id: end_of(core, self.memory, now, job_id) for job_id in snapshot.running}
         if not first or self._again.asked or self.clock.monotonic() < self._foresee_at:
@@ -541,8 +542,10 @@ class Follower:
     def run(
         self, stopping: Callable[[], bool], holder: str, interval_s: float, lease_s: float
     ) -> None:
-        """Poll Slurm until `stopping` returns True, while this process holds the lease (the
-        exclusive right to write) of the database. Without the lease, wait for it."""
+        """Poll Slurm and answer questions until `stopping` returns True, while this process holds
+        the lease (the exclusive right to write) of the database. Without the lease, wait for it. At
+        the end, give up the lease and, in mode `order`, take back what was given to Slurm's
+        jobs."""
         self.every_s = interval_s
         due, ping_at = 0.0, 0.0
         while not stopping():
@@ -648,7 +651,8 @@ class Follower:
 def run_follower(
     settings: Settings, slurm: Slurm, stopping: Callable[[], bool], holder: str = ""
 ) -> None:
-    """Run the process of the modes `advise` and `order` until `stopping` returns True.
+    """Run the process of the modes `advise` and `order` until `stopping` returns True. This lowers
+    the priority of the calling process for good.
 
     Args:
         holder: name under which this process takes the lease (the exclusive right to write).

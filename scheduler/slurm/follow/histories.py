@@ -49,7 +49,8 @@ class Histories:
     def update(self, jobs: Iterable[SlurmJob], now: float) -> list[Over]:
         """Pass what has happened to jobs since the last poll to the memory that learns durations.
         Return the jobs that have ended since, each with its predicted duration in seconds (None:
-        unknown)."""
+        unknown). A job that Slurm does not show any more counts as withdrawn, and is not among
+        them."""
         mine = {job.id: job for job in jobs}
         happened: list[tuple[float, int, SlurmJob]] = []
         for job in mine.values():
@@ -95,7 +96,8 @@ class Histories:
                 self.memory.withdrawn(job.id, at)
 
     def recall(self, known: Sequence[Ended]) -> None:
-        """Pass jobs that ended before this process began to the memory, as if they had just run."""
+        """Pass jobs that ended before this process began to the memory, in order of time, as if it
+        had seen them run then."""
         happened: list[tuple[float, int, Ended]] = []
         for one in known:
             times = one.job.submit_time, one.started_at, one.ended_at

@@ -109,7 +109,7 @@ class Models:
 
     def scored(self, memory: Memory, now: float) -> Sequence[Event]:
         """Return an event for each job that came since the last poll, with the model and inputs of
-        its prediction."""
+        its prediction; at most `MOST`, the others at later polls. Return [] without a model."""
         inner = memory.inner
         if self._store is None or not isinstance(inner, LiveEstimator) or inner.bundle is None:
             return []

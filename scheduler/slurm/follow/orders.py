@@ -104,8 +104,9 @@ class Orders:
         return now >= tried.again_at and not shown
 
     def carry_out(self, orders: Sequence[Order], now: float) -> None:
-        """Make the changes in Slurm. Raise SlurmDown or SlurmError where Slurm does not answer or
-        refuses."""
+        """Make the changes in Slurm. A change that Slurm refuses is noted, and tried again later.
+        Raise SlurmDown where Slurm does not answer, and SlurmError where `scontrol` cannot be
+        run."""
         if not orders:
             return
         try:

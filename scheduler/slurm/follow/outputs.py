@@ -54,8 +54,8 @@ class Outputs:
         self.unread: dict[str, str] = {}
 
     def look(self, jobs: Iterable[SlurmJob], now: float) -> dict[str, Progress]:
-        """Return the progress that was found since the last poll, by job id, and start to read the
-        outputs again. Reading may take as long as a file system hangs."""
+        """Return the progress that was found since the last poll, by job id, and have the outputs
+        read again. Another process reads them, since a file system may hang."""
         found, self.unread = dict[str, Progress](), {}
         running = self._take(jobs)
         for run in running:
@@ -179,7 +179,8 @@ def _array(job: SlurmJob) -> str:
 
 def submitted(line: str) -> list[str]:
     """Return the script with its arguments from a line of sbatch, or what `--wrap` runs. Return all
-    words where the options cannot be read. The line has lost its quotes.
+    words where the options cannot be read, and [] for a line longer than `LONGEST`. The line has
+    lost its quotes.
     """
     words = line.split() if len(line) <= LONGEST else []
     wrapped = next((i for i, word in enumerate(words) if word.startswith("--wrap")), None)

@@ -139,7 +139,8 @@ class Planner:
         before: Mapping[str, Reason],
         fault: Callable[[str, JobFault], None] = lambda *_: None,
     ) -> ClusterSnapshot:
-        """Return a snapshot of the queue, with a core that has decided about it.
+        """Return a snapshot of the queue, with a core that has decided about it. Raise JobFault
+        where more than `MOST_FAULTS` jobs cannot be planned.
 
         Args:
             before: reasons why jobs waited at the last poll, by job id.
@@ -232,7 +233,7 @@ class Planner:
     ) -> dict[str, SlurmReason]:
         """Return why jobs wait, by job id: the jobs in `first`, and those that Slurm does not
         consider. With `own`, each reason also says whether Pellucid's own policy would start the
-        job."""
+        job. Return {} where another policy than `slurm` follows the queue."""
         policy = twin_in(snapshot.core.policy)
         if policy is None:
             return {}

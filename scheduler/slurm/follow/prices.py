@@ -20,9 +20,11 @@ class Price:
     """What a change costs, and what it takes for granted, in words; "" is nothing.
 
     Attributes:
-        times: how many times as long it takes. costs_s: how much later it ends, seconds, or where
-            its start is not known how much longer it runs. lasts_s: how long it should run.
-            Each None where nothing in the words rests on it.
+        times: how many times as long it takes; None: as long, as far as is known.
+        costs_s: seconds by which it ends later or, where its start is not known, runs longer; None:
+            `costs` states no such time.
+        lasts_s: seconds that it should run, where a shorter limit would stop it before; otherwise
+            None.
     """
 
     costs: str = ""
@@ -36,8 +38,8 @@ def price(job: SlurmJob, changed: SlurmJob, lasts_s: float | None, gain_s: float
     """Return the price of a changed job.
 
     Args:
-        lasts_s: how long the job as it is should run, at even odds; None: nobody knows.
-        gain_s: how much sooner the changed job starts; None: not known.
+        lasts_s: seconds that the unchanged job is predicted to run; None: not known.
+        gain_s: seconds by which the changed job starts sooner; None: not known.
     """
     limit_s = changed.time_limit_s
     shorter = limit_s is not None and (job.time_limit_s is None or limit_s < job.time_limit_s)

@@ -80,7 +80,7 @@ class Promises:
 
     def put_off(self, made: StartForecast) -> StartForecast:
         """Return a forecast with the corrected p50 and p90, which are shown instead of the
-        simulated ones."""
+        simulated ones. A forecast without either is returned as it is."""
         if made.start_p50 is None or made.start_p90 is None:
             return made
         (level, by), p50, many = self.late, made.start_p50, len(made.starts)
@@ -92,8 +92,8 @@ class Promises:
         return starting(made, made.start_p10, p50, p90)
 
     def first(self, made: Mapping[str, StartForecast]) -> dict[str, StartForecast]:
-        """Return the forecasts of jobs that have none yet, as their promises. They are stored, and
-        judged later."""
+        """Return the forecasts, of those with a p90, for jobs to which no start is promised yet.
+        They are kept here as promises, and judged later."""
         new = {
             job_id: one
             for job_id, one in made.items()

@@ -65,7 +65,7 @@ class Accounts:
 
     def by_node(self, job_id: str) -> ByNode:
         """Return what keeps a job from each node of its partitions, in a form that every user may
-        read."""
+        read. `unavailable` says so where the job is not known here."""
         ask = self.twin.asked(job_id)
         found, unsuited = list[OnNode](), 0
         for name in ask.partitions if ask is not None else ():
@@ -214,6 +214,7 @@ _STATES = ("DRAIN", "drained"), ("FAIL", "failing"), ("DOWN", "down"), ("MAINT",
 
 
 def state_word(state: str) -> str:
-    """Return a node's state as one word: "drained" for ``IDLE+DRAIN``."""
+    """Return a node's state in words: "drained" for ``IDLE+DRAIN``. Return an unknown one in small
+    letters."""
     found = next((word for mark, word in _STATES if mark in state.upper()), None)
     return found or state.lower().rstrip("*")

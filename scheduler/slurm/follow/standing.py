@@ -99,8 +99,9 @@ def asked(job: SlurmJob) -> Json:
 
 
 def queued_at(job: SlurmJob) -> float | None:
-    """Return the time since when a job waits for GPUs only, seconds since the epoch. Return None if
-    something else, such as a hold or a dependency, keeps it."""
+    """Return the time from which a job waits, or waited, for GPUs only, seconds since the epoch. It
+    lies in the future where the job has a begin time. Return None if a hold or a dependency keeps
+    the job, or Slurm does not show the time."""
     waits = job.priority != 0 and not job.dependency
     return job.eligible if job.state in HOLDING or waits else None
 

@@ -71,7 +71,8 @@ def write_nodes(connection: Connection, shape: Shape, seen: Sequence[SlurmNode])
 
 
 def ended_jobs(connection: Connection, now: float) -> list[Ended]:
-    """Return the latest `RECALLED` jobs that are known to have run and ended by `now`."""
+    """Return the `RECALLED` jobs submitted last of those that are known to have run and ended by
+    `now`, the latest first."""
     row = job_rows.c
     query = (
         select(row.spec, row.estimate_s, row.started_at, row.ended_at, row.state)
@@ -97,8 +98,13 @@ def ended_jobs(connection: Connection, now: float) -> list[Ended]:
 
 
 def accounted(slurm: Slurm, vc_of: Callable[[str], str]) -> list[Ended]:
-    """Return the latest jobs that ended before any follower ran, as `sacct` shows them. Raise
-    SlurmDown or SlurmError where it does not answer or fails."""
+    """Return the jobs of followed partitions that ran and ended in the last `ACCOUNTED_DAYS` days,
+    as `sacct` shows them: the `RECALLED` submitted last, in order of submission. Raise SlurmDown or
+    SlurmError where it does not answer or fails.
+
+    Args:
+        vc_of: function that returns the virtual cluster of partitions; "" where none is followed.
+    """
     found = (
         (one, vc, STATES[one.state])
         for one in past(slurm, "", ACCOUNTED_DAYS)
@@ -119,8 +125,9 @@ def accounted(slurm: Slurm, vc_of: Callable[[str], str]) -> list[Ended]:
 
 
 def promises_of(store: Store, connection: Connection) -> Promises:
-    """Return the start forecasts that an earlier follower stored, for jobs whose start or end it
-    did not see."""
+    """Return the correction that an earlier follower had learned, and the starts that it promised
+    to jobs whose start or end it did not see. Without an earlier follower, both are as at the
+    beginning."""
     last = store.last_in(connection, Kind.ADVISED)
     if last is None:
         return Promises()

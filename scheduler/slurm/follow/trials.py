@@ -214,7 +214,8 @@ class Trials:
         return Sooner(now, as_it_is, found, not_tried=not_tried, refused=refused)
 
     def _lasts_s(self, job: SlurmJob, drawn: ClusterSnapshot) -> float | None:
-        """Return how long a job should run as it is, at even odds; None where nobody knows."""
+        """Return how many seconds a job should run without a change, at most its time limit. Return
+        None where nothing is predicted."""
         queued = drawn.core.jobs.get(job.id)
         found = None if queued is None else self.memory.predicted(queued.job, self.now)
         return None if found is None else min(seconds_of(found), job.time_limit_s or inf)
@@ -279,7 +280,8 @@ class Trials:
     # --- one trial ----------------------------------------------------------------------------
 
     def forecast(self, job: SlurmJob, drawn: ClusterSnapshot | None = None) -> Tried:
-        """Return when a job would start among the others, as p50 and p90, and why it would wait.
+        """Return when a job would start among the others, as p50 and p90, and why it would wait. If
+        no start can be forecast, `why` says why.
 
         Args:
             drawn: a snapshot of the queue with the job, if there is one already; None: it is made.
@@ -350,7 +352,8 @@ def _not_before(now: float, made: Tried) -> Tried:
 
 def _sooner(made: Tried, before: Tried, now: float) -> bool:
     """Return whether a job starts sooner after a change: its p50 must be much earlier, and its p90
-    earlier at all, so that a better median is not bought with a greater risk."""
+    earlier at all, so that a better median is not bought with a greater risk. Return False where
+    either is unknown after the change."""
     if made.start_p50 is None or made.start_p90 is None:
         return False
     if made.start_p90 >= (before.start_p90 if before.start_p90 is not None else inf):

@@ -1,8 +1,9 @@
 """Runs Slurm's own commands. Each read is a process of its own; writes go to one `scontrol` that
 keeps running.
 
-With a controller that does not answer, a command takes nine seconds (22.05). So each command has at
-most `PATIENCE_S`, and after a failure none is run for a while that grows with each failure.
+With a controller that does not answer, a command takes nine seconds (22.05). So after a failure no
+command is run for a while that grows with each failure, and then each has at most `PATIENCE_S`
+seconds until one is answered.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ def unheard(event: str, **values: object) -> None:
 
 
 class SlurmError(ValueError):
-    """Raised when Slurm refuses a command. The message is one line in Slurm's own words."""
+    """Raised when Slurm refuses a command, or the command is not installed, or the accounting
+    database does not answer. The message is one line, in Slurm's own words where it gave any."""
 
 
 class SlurmDown(Exception):
@@ -226,7 +228,8 @@ class Slurm:
 
     def submit_lines(self, job_ids: Sequence[str]) -> dict[str, str]:
         """Return the command line that submitted each job, by job id, from the accounting database.
-        Quotes are lost. Jobs that the database does not know are left out.
+        Quotes are lost. Jobs that the database does not know are left out; all are where it does
+        not answer.
         """
         mark = secrets.token_hex(8)  # users write the lines, and line ends within
         which = "-j", ",".join(map(word, job_ids)), f"--delimiter={mark}", "-o", "JobID,SubmitLine"
@@ -247,7 +250,8 @@ class Slurm:
         return parse.nodes(self.read("scontrol", "-a", "show", "nodes", "-d", "-o"))
 
     def read(self, *command: str) -> str:
-        """Run a Slurm command that only reads, and return its output."""
+        """Run a Slurm command that only reads, and return its output. Raise SlurmDown where Slurm
+        does not answer, or did not a short while ago, and SlurmError where the command fails."""
         self.reads += 1
         return self._run(command, self._patience_s)
 
@@ -255,10 +259,10 @@ class Slurm:
 
     def write(self, lines: Sequence[str]) -> list[str]:
         """Run commands of `scontrol` in order. Return for each the error that it printed, "" for
-        none.
+        none. In a dry run, only show them.
 
-        Raise SlurmDown where Slurm does not answer; the first of the commands may have been carried
-        out.
+        Raise SlurmDown where Slurm does not answer; some of the commands, from the first on, may
+        have been carried out. Raise SlurmError for a command of several lines.
         """
         if self._show is not None:
             for line in lines:
@@ -401,8 +405,8 @@ def quoted(text: str) -> str:
 
 
 def word(text: str) -> str:
-    """Return a word for a command line, unchanged. Raise SlurmError when Slurm could read it as
-    more than one word."""
+    """Return a word for a command line, unchanged. Raise SlurmError for an empty one, and for one
+    that Slurm could read as an option or as more than one word."""
     if not text or text.startswith("-") or not set(text) <= _SAFE_WORD:
         raise SlurmError(f"{text[:40]!r} is no name that can be given to scontrol")
     return text

@@ -50,7 +50,8 @@ _SET_APART = frozenset(("MAINT", "MAINTENANCE", "RESERVED"))  # by a reservation
 
 
 def moment(text: str) -> float | None:
-    """Return a time in seconds since the epoch, or None where the text gives none."""
+    """Return a time, given in seconds since the epoch, as a number; None where the text stands for
+    no time (``N/A``). Raise ValueError for any other text."""
     return None if text.upper() in ("N/A", "UNKNOWN", "NONE", "") else _dated(int(text))
 
 
@@ -380,7 +381,8 @@ def _moment(value: Any) -> float | None:
 
 
 def task_numbers(text: str) -> list[int]:
-    """Return the numbers in a list of tasks such as ``1-3,7,8-12:2%4``."""
+    """Return the numbers in a list of tasks such as ``1-3,7,8-12:2%4``. Raise ParseError where it
+    cannot be read, or has too many."""
     found: list[int] = []
     for part in text.split("%")[0].strip("[]").split(","):
         match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18})(?::(\d{1,18}))?)?", part.strip())
@@ -417,7 +419,7 @@ def gpus_in(tres: str) -> tuple[int, str] | None:
     """Return the number and type of GPUs in a list like ``cpu=4,gres/gpu:a100=2`` or
     ``gres:gpu:2``; None where it names no GPU.
 
-    If there are several types, the last one is returned.
+    If there are several types, the number is that of all, and the last type is returned.
     """
     found = gpu_types(tres)
     if found is None:
@@ -568,7 +570,8 @@ def fields(line: str) -> dict[str, str]:
 
 
 def hosts(text: str) -> tuple[str, ...]:
-    """Return the host names in a host list such as ``n[1-3,07],m2``, in its order."""
+    """Return the host names in a host list such as ``n[1-3,07],m2``, in its order. Raise ParseError
+    where it cannot be read, or is too long."""
     if text in ("", "(null)", "None assigned"):
         return ()
     found: list[str] = []

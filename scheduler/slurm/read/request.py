@@ -232,8 +232,8 @@ _ARRAY = re.compile(r"[0-9,:%-]{1,200}")
 
 
 def array_of(options: Sequence[str]) -> str:
-    """Return the tasks of an array for which options ask, such as ``1-137%4``; "" for no array.
-    Raise RequestError as `request` does."""
+    """Return the tasks of an array for which options ask, such as ``1-137%4``; "" for no array, or
+    for a list in another form. Raise RequestError as `request` does."""
     found = _ARRAY.fullmatch(_parsed(options).array or "")
     return found[0] if found else ""
 
@@ -477,8 +477,8 @@ def _array_limit(text: str) -> int:
 
 
 def _tres(size: Size, memory: float, licences: str, site: Site) -> tuple[tuple[str, float], ...]:
-    """Return the resources (TRES) for which a job is counted, of those that the site counts; memory
-    in MiB."""
+    """Return the resources (TRES) for which a job is counted; memory in MiB. GPUs by type, and
+    licences, are among them only where the site counts them."""
     counted = site.config.get("AccountingStorageTRES", "").split(",")
     found: dict[str, float] = {"cpu": size.cpus, "mem": memory, "node": size.nodes}
     found["billing"] = size.cpus

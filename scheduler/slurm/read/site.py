@@ -542,7 +542,8 @@ def dependencies(text: str) -> tuple[str, ...] | None:
 
 
 def slurm_word(reason: str) -> str:
-    """Return Slurm's reason as one word; some of Slurm's reasons are whole sentences."""
+    """Return Slurm's reason up to its first comma; "None" where it is empty. A sentence that stands
+    for a reason code is replaced by the code."""
     word = reason.partition(",")[0].strip() or "None"
     return _SENTENCES.get(word, word)
 
@@ -567,7 +568,8 @@ def _all_of_a_node(job: SlurmJob, parts: Sequence[str], site: Site) -> float:
 
 def _shares(job: SlurmJob, site: Site) -> tuple[Share, ...]:
     """Return what a running job has of each node. Slurm does not show how CPUs and memory are
-    spread over several nodes: a job that shares no nodes has all of each, any other job even parts.
+    spread over several nodes. A job with as many CPUs as its nodes have is taken to have all of
+    each, and memory by their CPUs; any other job has even parts.
     """
     there = [site.nodes[name] for name in job.nodes if name in site.nodes]
     if not there:

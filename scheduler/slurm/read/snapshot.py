@@ -32,8 +32,8 @@ class Asking(Estimator):
     """An estimator that asks another one, but does not pass on events, since decisions in a
     snapshot of the queue are not real.
 
-    A known job is estimated again only in one of `every` snapshots, because estimating a long queue
-    takes longer than deciding about it.
+    A known job that has not changed is estimated again only in one of `every` snapshots, because
+    estimating a long queue takes longer than deciding about it.
     """
 
     def __init__(self, inner: Estimator, *, every: int = 16):

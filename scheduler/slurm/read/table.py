@@ -85,11 +85,11 @@ class Table:
 
     def jobs(self) -> list[SlurmJob]:
         """Return all jobs that the controller knows, as `Slurm.jobs` does, but without
-        `admin_comment`. Raise SlurmDown, SlurmError or ParseError where the table cannot be read.
+        `admin_comment`. Where the table cannot be read, return those of `Slurm.jobs`. Raise
+        SlurmDown, SlurmError or ParseError where these cannot be read, either.
 
-        `fault` names the fields of a job that cannot be read. `max_nodes` is its number of tasks;
-        it is arbitrary for a job that asks for several GPUs in all. A job that has not changed is
-        the same object as at the last poll.
+        `fault` names the fields of a job that cannot be read. `max_nodes` is an estimate
+        (`_most_nodes`). A job that has not changed is the same object as at the last poll.
         """
         try:
             return self._read()
@@ -165,8 +165,8 @@ class Table:
             jobs[0] = replace(jobs[0], held_gpus=found.get(jobs[0].id, ()))
 
     def _exclude(self, fresh: Iterable[list[SlurmJob]], every: Iterable[list[SlurmJob]]) -> None:
-        """Add to jobs the nodes on which they must not run. Slurm is asked once for each waiting
-        job."""
+        """Add to jobs the nodes on which they must not run. Slurm is asked once about each waiting
+        job or array; where more than `FEW` are new, about all in one command."""
         waiting = {_array(jobs[0].id) for jobs in every if jobs[0].state == "PENDING"}
         self._excluded = {j: nodes for j, nodes in self._excluded.items() if j in waiting}
         new = waiting - self._excluded.keys()
@@ -269,7 +269,7 @@ class _InUse:
 def held(text: str, nodes: Sequence[str]) -> Held | None:
     """Return the GPU indices on each node, from the output of `scontrol show job -d`. Return None
     when the output names a node twice or not at all, which happens where a job's name forges a
-    line."""
+    line. Return () where it shows no index."""
     pairs = [(name, gres) for some, gres in _GPUS.findall(text) for name in parse.hosts(some)]
     if sorted(name for name, _ in pairs) != sorted(nodes):
         return None

@@ -83,7 +83,7 @@ def job_as_first(job: Json, release: Release) -> Json:
 @dataclass(frozen=True, slots=True)
 class TableAdapter:
     """The adapter for one change that a release made to `squeue -O`: `columns` are those it added,
-    and `undo` is a function that returns a row without them."""
+    and `undo` is a function that returns a row with the other columns as they were before."""
 
     since: Release
     columns: tuple[str, ...]
@@ -117,7 +117,8 @@ def more_columns(release: Release) -> tuple[str, ...]:
 
 
 def row_as_first(row: dict[str, str], release: Release) -> dict[str, str]:
-    """Return a row of a release's `squeue -O` as 22.05 would print it."""
+    """Return a row of a release's `squeue -O` with the columns of 22.05 as 22.05 would print them.
+    Columns that came later stay."""
     for adapter in TABLE_ADAPTERS:
         if release >= adapter.since:
             row = adapter.undo(row)

@@ -3,7 +3,7 @@ resources (GRES) and reason codes. It is made from the manual pages of slurm.con
 gres.conf and squeue.
 
 `pellucid slurm modelled` prints the table, and the search for features that are not modelled uses
-it. A word that is not in it counts as not modelled.
+it. A word that is not in it counts as not modelled, except a GRES, which is counted.
 """
 
 from __future__ import annotations
@@ -92,13 +92,13 @@ GRES = _table(modelled="gpu", withheld="mps shard")
 
 
 def gres(name: str) -> Known:
-    """Return how the policy treats a GRES (generic resource). Those that are only counted are all
-    treated alike."""
+    """Return how the policy treats a GRES (generic resource). One that is not in the table is only
+    counted, and so is modelled."""
     return GRES.get(name.partition(":")[0], Known.MODELLED)
 
 
 def parameter(name: str) -> Known:
-    """Return how the policy treats a word of SchedulerParameters."""
+    """Return how the policy treats a word of SchedulerParameters; `NAMED` for an unknown one."""
     return PARAMETERS.get(name, Known.NAMED)
 
 

@@ -121,8 +121,8 @@ def first_hit(
 
 
 def is_set(reason: str, ask: Ask, partition: Partition, site: Site) -> bool:
-    """Return whether the site has the limit that a reason code of Slurm names, reached or not,
-    where it is one on jobs that run together."""
+    """Return whether the site has the limit that a reason code of Slurm names, reached or not.
+    Return False for a limit that is not on jobs that run together (`Family.TOGETHER`)."""
     full = _Endless()
     every = (_hits(ask, partition, site, full, tres=tres) for tres in (False, True))
     return family(reason) is Family.TOGETHER and any(

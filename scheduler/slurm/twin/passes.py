@@ -131,7 +131,7 @@ class Space:
         return {n for b, e, nodes in self._slots if b < end and e > begin for n in nodes}
 
     def step_after(self, at: float) -> float:
-        """Return the end of the time step in which `at` lies."""
+        """Return the end of the time step in which `at` lies; `at` itself if a step ends there."""
         return -(-at // self._grain) * self._grain
 
 
@@ -211,8 +211,9 @@ class Passes:
     def _try(self, ranked: Ranked, failed: set[str], closed: set[str]) -> bool:
         """Start a job where it fits, or record the reason why it waits. Return whether it started.
 
-        If it lacks resources, its partition or reservation is added to `failed`, and the nodes that
-        later jobs may not take to `closed`.
+        If it lacks resources, the nodes that later jobs may not take are added to `closed`: those
+        that the job names or, where it names none, all of its partition. In the second case, its
+        partition or reservation is added to `failed`.
         """
         ask, part = ranked.ask, ranked.partition
         reason = closed_to(ask, part) or self._array_full(ask)
@@ -240,8 +241,8 @@ class Passes:
         return False
 
     def _blocked_by(self, ask: Ask, part: Partition) -> str:
-        """Return the code of the limit, licence or reservation that keeps the first job from
-        starting, however many nodes are free. Return "" if there is none.
+        """Return the code of the limit, licence or reservation that keeps a job from starting,
+        however many nodes are free. Return "" if there is none.
         """
         if hit := first_hit(ask, part, self.site, self.usage, tres=False):
             return hit.reason
@@ -312,7 +313,7 @@ class Passes:
 
     def _may_begin(self, ask: Ask, part: Partition) -> bool:
         """Return whether backfill looks for nodes for a job. If not, record the reason why the job
-        waits."""
+        waits, except where it lacks licences or its reservation has not begun."""
         self._clear_reason(ask, lambda reason: reason in CLOSED)
         if reason := closed_to(ask, part):
             self._set_reason(ask, reason)

@@ -258,12 +258,13 @@ class Slurm(Policy):
         return self._asks.get(job_id)
 
     def line(self) -> list[Ranked]:
-        """Return the jobs that the last pass considered, of every virtual cluster, in order."""
+        """Return the jobs that the last pass considered: one virtual cluster after another, each in
+        order."""
         return [one for line in self._lines.values() for one in line]
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the state for a copy. The list of ordered jobs is left out, so that a copy orders
-        its jobs again."""
+        """Return the state for a copy. The ordered jobs and their priorities are left out, so that
+        a copy computes both again."""
         return self.__dict__ | {"_lines": {}, "_ranked": {}}
 
     def suiting(self, ask: Ask, part: Partition, now: float, *, closed: bool = False) -> list[str]:
@@ -364,8 +365,8 @@ class Slurm(Policy):
         return Passes(*known, reasons=reasons, parts=self._parts)
 
     def evidence(self, job_id: str, now: float) -> PendingReason | None:
-        """Return why a job waits, with the limit or reservation that causes it. Return None if it
-        is not known."""
+        """Return why a job waits, with the limit or reservation that causes it, and keep these with
+        the reason. Return None if the reason is not known."""
         found, ask = self.reasons.get(job_id), self._asks.get(job_id)
         part = self.site.partitions.get(ask.partitions[0]) if ask and ask.partitions else None
         if found is None or ask is None or part is None:
@@ -585,8 +586,9 @@ def since_calculated(
 
 
 def _reason(pending: PendingReason, gpus: int, free: int) -> Reason:
-    """Return the core's reason code for a waiting job. GPUs are the reason only where fewer are
-    `free` than the job asks for."""
+    """Return the core's reason code for a waiting job: GPUs or other resources are busy, jobs of
+    higher priority go first, or (for any other reason of Slurm) a limit is reached. GPUs are busy
+    only where fewer are `free` than the job asks for."""
     if pending.reason == RESOURCES:
         return Reason.RESOURCES_BUSY if gpus <= free else Reason.GPUS_BUSY
     behind = pending.reason == PRIORITY

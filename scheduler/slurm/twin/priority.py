@@ -16,7 +16,8 @@ from scheduler.slurm.twin.site import Ask, Assoc, AssocKey, Partition, Site
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The weighted terms of a job's priority. Their sum, cut to a whole number, is the priority."""
+    """The weighted terms of a job's priority. Their sum, with `nice` subtracted, is the priority,
+    cut to a whole number of at least 1."""
 
     site: float = 0.0
     age: float = 0.0
@@ -64,7 +65,8 @@ class Multifactor:
         now: float,
         fairshare: Mapping[AssocKey, float] | None = None,
     ) -> Terms:
-        """Return the terms of a job's priority in one of its partitions, as computed at `now`.
+        """Return the terms of a job's priority in one of its partitions, as computed at `now`. All
+        are 0 where the site computes no priorities.
 
         Args:
             fairshare: fair shares by association; None: those of the site.
@@ -227,7 +229,8 @@ class FairShare:
         self.counted = now
 
     def ran(self, run: Runs, now: float) -> None:
-        """Charge a job that ends for its usage."""
+        """Charge a job that ends for its usage since the last `count`. Do nothing before the
+        first."""
         if self.counted is not None and self._usage:
             self._charge(run, now)
 
@@ -271,7 +274,7 @@ def _tres_weights(text: str) -> dict[str, float]:
 
 def duration_s(text: str) -> float | None:
     """Return a duration such as ``7-00:00:00``, ``01:00:00``, ``30`` (minutes) or ``5 sec`` in
-    seconds. Return None for UNLIMITED."""
+    seconds. Return None for UNLIMITED and for any other text."""
     text = text.strip()
     if text.endswith(" sec"):
         return float(text[:-4])

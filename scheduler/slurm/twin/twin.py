@@ -85,8 +85,8 @@ class TwinOutlook:
         return None if reason is None else reason.planned_at
 
     def kept_until(self, job_id: str, now: float) -> float:
-        """Return when the first of the reservations ends that keep a job from its nodes; `now` if
-        there is none."""
+        """If a reservation keeps a job from its nodes, return when the first reservation ends that
+        has nodes of the job's partitions, seconds since the epoch. Otherwise return `now`."""
         found, ask = self.twin.reasons.get(job_id), self.twin.asked(job_id)
         if found is None or found.reason != NOT_AVAILABLE or ask is None:
             return now

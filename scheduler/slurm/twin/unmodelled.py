@@ -1,5 +1,6 @@
 """Finds the settings of a site, and the options of jobs, that the policy `slurm` does not know.
-They are listed with the jobs that they affect, and those jobs get no forecast."""
+They are listed with the number of jobs that they affect. Those jobs get no forecast, except where a
+setting is only named (`Known.NAMED`)."""
 
 from __future__ import annotations
 

@@ -22,23 +22,29 @@ def analysts_do_not_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "CPU_SHARE", 1.0)
 
 
-def empty_database(folder: Path) -> str:
+@pytest.fixture(scope="session")
+def postgresql() -> str:
+    """The PostgreSQL to be tested on; "": SQLite is. Where there is one, a test of the service that
+    does not ask for it is not run: it ran with all the others."""
+    return os.environ.get("PELLUCID_TEST_DATABASE", "")
+
+
+def empty_database(folder: Path, postgresql: str) -> str:
     """URL of an empty database: a new file in `folder`, or the PostgreSQL, emptied."""
-    url = os.environ.get("PELLUCID_TEST_DATABASE", "")
-    if not url:
+    if not postgresql:
         return f"sqlite:///{folder / 'pellucid.db'}"
-    engine = create_engine(url)
+    engine = create_engine(postgresql)
     with engine.begin() as connection:
         connection.execute(text("DROP SCHEMA IF EXISTS public CASCADE"))
         connection.execute(text("CREATE SCHEMA public"))
     engine.dispose()
-    return url
+    return postgresql
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> str:
+def database(tmp_path: Path, postgresql: str) -> str:
     """URL of an empty database."""
-    return empty_database(tmp_path)
+    return empty_database(tmp_path, postgresql)
 
 
 @pytest.fixture(scope="session")

@@ -38,8 +38,10 @@ class Transactions(Protocol):
 
 
 def move(store: Transactions, before: float) -> int:
-    """Move bodies of events and decisions from before the time `before` (seconds since the epoch)
-    into the archive. The latest event of each kind keeps its body. Return how many were moved.
+    """Move old bodies into the archive, `BATCH` at a time: those of decisions, and of events of the
+    kinds `BULK`, from before the time `before` (seconds since the epoch). Fewer than `BATCH` stay
+    where they are, and so does the body of the latest event of each kind. Return how many were
+    moved.
     """
     moved = 0
     with store.reading() as connection:
@@ -74,7 +76,7 @@ def _move(store: Transactions, table: Table, before: float, newest: list[int]) -
 
 
 def forget(connection: Connection, table: Table, seqs: Collection[int]) -> None:
-    """Delete the bodies of the given rows of a table from the archive. Other rows stay."""
+    """Delete the bodies of the given rows of a table from the archive. The other bodies stay."""
     gone = set(map(str, seqs))
     mine = archive.c.name == table.name
     ends = select(archive.c.first, archive.c.last).where(mine)
@@ -92,8 +94,8 @@ def forget(connection: Connection, table: Table, seqs: Collection[int]) -> None:
 
 
 def bodies(connection: Connection, table: Table, rows: Sequence[Any]) -> list[str]:
-    """Return the bodies of rows of a table, from the archive where they were moved there. Each row
-    must have the columns `seq` and `body`.
+    """Return the bodies of rows of a table, in the order of `rows`. Bodies that were moved are read
+    from the archive. Each row must have the columns `seq` and `body`.
     """
     found = []
     for row in rows:

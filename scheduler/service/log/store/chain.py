@@ -1,11 +1,11 @@
 """A hash chain over the rows that pages show, by which later alterations are found. Whoever alters
 a row must rewrite every later link, and cannot rewrite a head that was exported and kept elsewhere.
 
-Each transaction appends one link. It lists the digest of every row that was written (None: that was
-deleted). The head of the chain is the hash of the newest link and the head before it. Rows that are
-replaced all the time (`SEALED`) would make the chain longer than the log. So their digests (seals)
-lie in a table beside them and are replaced with them. Where the service decides itself, `jobs`,
-`nodes` and `settings` follow from the events and need no digests.
+Each transaction that writes such rows appends one link. The link lists the digest of every row that
+was written (None: that was deleted). The head of the chain is the hash of the newest link and the
+head before it. Rows that are replaced all the time (`SEALED`) would make the chain longer than the
+log. So their digests (seals) lie in a table beside them and are replaced with them. Where the
+service decides itself, `jobs`, `nodes` and `settings` follow from the events and need no digests.
 """
 
 from __future__ import annotations
@@ -92,15 +92,19 @@ def head_of(before: str, content: str) -> str:
 
 
 def write(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows, and add their digests to the hash chain. Columns left out are NULL."""
+    """Insert rows, and add their digests to the hash chain, or to the seals beside it (`cover`).
+    Columns left out are NULL.
+    """
     if rows:
         connection.execute(insert(table), rows)
         cover(connection, table, rows)
 
 
 def cover(connection: Connection, table: Table, rows: Iterable[Row]) -> None:
-    """Add the digests of whole rows, as they were just written, to this transaction's entry in the
-    hash chain. Rows that are often replaced get a seal instead."""
+    """Add the digests of whole rows, as they were just written, to the link that this transaction
+    appends to the hash chain. Rows that are often replaced (`is_sealed`) get a seal instead: their
+    digest is kept beside the chain.
+    """
     sealed = []
     for row in rows:
         entry = table.name, key_of(table, row), digest_of(table, row)
@@ -114,16 +118,17 @@ def cover(connection: Connection, table: Table, rows: Iterable[Row]) -> None:
 
 
 def cover_those(connection: Connection, table: Table, where: ColumnElement[bool]) -> None:
-    """Read the rows that meet `where`, and add their digests to this transaction's entry in the
-    hash chain."""
+    """Read the rows that meet `where`, and add their digests to the hash chain, or to the seals
+    beside it (`cover`).
+    """
     cover(connection, table, connection.execute(select(table).where(where)).mappings().all())
 
 
 def change(
     connection: Connection, table: Table, where: ColumnElement[bool], values: Mapping[str, Any]
 ) -> None:
-    """Update the rows that meet `where`, and add their new digests to the hash chain. The update
-    may change columns that `where` tests.
+    """Update the rows that meet `where`, and add their new digests to the hash chain, or to the
+    seals beside it (`cover`). The update may change columns that `where` tests.
     """
     keys = list(table.primary_key)
     found = connection.execute(select(*keys).where(where)).all()
@@ -144,7 +149,9 @@ def take_out(connection: Connection, table: Table, where: ColumnElement[bool]) -
 
 
 def gone(connection: Connection, table: Table, keys: Sequence[str]) -> None:
-    """Record in the hash chain that rows were deleted, where the chain or a seal covers them."""
+    """Note that rows were deleted: delete their seals, and record the deletion in the hash chain
+    where it covers the rows. Do nothing for a table that neither covers.
+    """
     if table in SEALED:
         unseal(connection, table, keys)
     if table in CHAINED:
@@ -160,8 +167,8 @@ def unseal(connection: Connection, table: Table, keys: Sequence[str]) -> None:
 
 
 def add_link(connection: Connection) -> None:
-    """Append the entries of a transaction to the hash chain, as one link. Called at the end of the
-    transaction.
+    """Append the entries that a transaction has collected to the hash chain, as one link. Do
+    nothing where it has none. Called at the end of the transaction.
     """
     entries = connection.info.pop("chain", None)
     if not entries:
@@ -197,8 +204,9 @@ def is_sealed(table: Table, row: Row) -> bool:
 
 
 def rows_of(connection: Connection, table: Table) -> Iterator[Row]:
-    """Yield every row of a table in the order of its key, its body read from the archive where
-    it was moved."""
+    """Yield every row of a table in the order of its key. A body that was moved is read from the
+    archive; it is "" where the archive lacks it.
+    """
     query = select(table).order_by(*table.primary_key)
     if table not in IN_ORDER:
         yield from connection.execute(query).mappings()

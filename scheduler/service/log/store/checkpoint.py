@@ -15,7 +15,8 @@ EVERY_S = 1.0
 
 
 def keep_checkpointed(database: str, stopping: Callable[[float], bool]) -> None:
-    """Write the journal back every `EVERY_S` seconds, until stopped. For PostgreSQL, do nothing.
+    """Write the journal back every `EVERY_S` seconds, until stopped. With PostgreSQL, nothing is
+    written.
 
     Args:
         stopping: waits for so many seconds at most; returns True to stop.

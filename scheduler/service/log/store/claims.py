@@ -4,7 +4,7 @@ An offer is a claim about a change ("with 2 GPUs it would start at once"). It wa
 owner makes the change: by `change`, or by cancelling the job and submitting another that differs
 only in that. Then it is judged like other claims, from the tables of jobs, decisions and events, so
 that a restart loses nothing. A claim that is contradicted is judged at once. A claim is deleted
-where its job is changed otherwise, held or cancelled.
+where its job is held or changed otherwise, or ends in such a way that the claim cannot be judged.
 """
 
 from __future__ import annotations
@@ -68,8 +68,9 @@ _CLUSTER = (
 
 
 def keep(connection: Connection, made: Iterable[Claim], seq: int) -> None:
-    """Store claims (predictions shown to people) that were made after event `seq`. A repeated offer
-    replaces the former one; of other claims the first about a job stays.
+    """Store claims (predictions shown to people) that were made after event `seq`. An offer
+    replaces the same offer made before, unless that was taken up or judged. Of other claims that
+    are alike (job, kind and change) the first stays.
     """
     made = list(made)
     for i in range(0, len(made), AT_ONCE):
@@ -162,9 +163,9 @@ class Verdict:
 
 
 def judged(connection: Connection, now: float) -> list[Verdict]:
-    """Return the verdicts on claims (predictions shown to people) that can be given at `now`; all
-    other claims stay open. Of many open claims, only a part chosen by chance is examined in one
-    call.
+    """Return what is known at `now` of open claims (predictions shown to people): a verdict, that
+    an offer was taken up, or that the claim is to be deleted. All other claims stay open. Of
+    many open claims, only a part chosen by chance is examined in one call.
 
     A claim about an unknown job stays open for `VALID_S` seconds; then its verdict is to delete it.
     """
@@ -215,8 +216,9 @@ def apply(connection: Connection, verdicts: Sequence[Verdict]) -> None:
 
 
 def taken(connection: Connection, job_id: str, change: str, at: float) -> None:
-    """Note that the owner of a followed job (one in Slurm) has made a change that was offered.
-    `change`: canonical JSON of the change; `at`: when, seconds since the epoch.
+    """Note that the owner of a followed job (one in Slurm) has made a change. Open offers of that
+    change count as taken up from then on; without one, nothing happens. `change`: canonical JSON of
+    the change; `at`: when, seconds since the epoch.
     """
     of = and_(
         claims.c.job_id == job_id,
@@ -233,9 +235,9 @@ Values = Mapping[str, Any]  # columns to be set; none: nothing is known yet
 
 
 def _taken(connection: Connection, row: Row[Any], job: Row[Any], now: float) -> Values | None:
-    """Return the columns that mark a suggestion as followed, if the job's owner has made the
-    change. Return {} if that may still happen. Return None if another change was made, the job
-    started, or time is up.
+    """Return the columns that mark an offer as taken up, if the job's owner has made the change.
+    Return {} if that may still happen. Return None if another change was made, the job started, or
+    time is up.
     """
     offered = json.loads(row.change)
     for at, kind, body in _since(connection, row.job_id, row.seq, _CHANGES):
@@ -359,8 +361,8 @@ def _company(
 
 
 def _seq_of(connection: Connection, row: Row[Any]) -> int:
-    """Return the `seq` of the event by which the owner took an offer up, or of the offer where
-    there is none.
+    """Return the `seq` of the event by which the owner took an offer up, or where there is none, of
+    the last event before the offer.
     """
     at = (Happened.CHANGED.value, Happened.SUBMITTED.value)
     query = select(events.c.seq).where(
@@ -419,9 +421,10 @@ _ORDER = {kind.value: place for place, kind in enumerate(Kind)}
 
 
 def _first_forecasts(connection: Connection, now: float) -> list[Record]:
-    """Return how many starts forecast at submission came true: one record for jobs that were to
-    start at once, and one for the others. An overdue start counts as untrue. Jobs that were held or
-    changed meanwhile do not count.
+    """Return how many starts forecast at submission came true, over the `MOST` jobs submitted last:
+    one record for jobs that were to start at once, and one for those others whose start was
+    uncertain (p50 before p90). A record without jobs is left out. An overdue start counts as
+    untrue. Jobs that were held or changed do not count.
     """
     made, started = forecasts.c, jobs.c.started_at
     latest = select(jobs.c.job_id).order_by(jobs.c.submitted_seq.desc()).limit(MOST)
@@ -464,8 +467,9 @@ def record_of(connection: Connection, kind: Kind) -> tuple[int, int]:
 
 
 def unfulfilled(connection: Connection, kind: Kind) -> dict[str, float]:
-    """Return the jobs about which claims (predictions shown to people) of a kind have not come
-    true, each with the time of its claim, in seconds since the epoch.
+    """Return the jobs with a claim (prediction shown to people) of a kind for which nothing has
+    come so far, neither in time nor late. Return them by job ID, each with the time of its claim,
+    in seconds since the epoch.
     """
     of = claims.c
     query = select(of.job_id, of.made_at).where(of.kind == kind.value, of.came.is_(None))

@@ -45,11 +45,11 @@ def has_room(store: Store) -> bool:
 
 
 def wait_for_room(store: Store, clock: Clock, stopping: Callable[[], object]) -> None:
-    """Wait for at least `LOOK_S` seconds, and on until the disk has room or `stopping` returns
-    true.
+    """Wait until the disk has room, or `stopping` returns true. The disk is looked at every
+    `LOOK_S` seconds, the first time after `LOOK_S`.
 
     Args:
-        stopping: called every `LOOK_S` seconds.
+        stopping: called at once, and before each further wait.
     """
     while not stopping():
         clock.sleep(LOOK_S)

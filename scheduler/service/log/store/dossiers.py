@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 
 def explained(view: VisibleQueries, job_id: str, now: float) -> Explanation:
-    """Return the explanation of where the viewer's job is at `now`, and why. Raise UnknownJob where
-    the viewer may not see the job.
+    """Return the explanation of where a job is at `now`, and why. Raise UnknownJob where the viewer
+    may not see the job.
     """
     return explain(dossier_of(view, job_id, now))
 
 
 def dossier_of(view: VisibleQueries, job_id: str, now: float) -> Dossier:
-    """Return all that the viewer may know of their job at `now`. Raise UnknownJob where the viewer
-    may not see the job.
+    """Return all that the viewer may know of a job at `now`. Raise UnknownJob where the viewer may
+    not see the job.
 
     Decisions about a job that Slurm started are left out, because they took no effect. Which jobs
     had GPUs while it waited is not recorded for jobs of Slurm.
@@ -70,8 +70,8 @@ def dossier_of(view: VisibleQueries, job_id: str, now: float) -> Dossier:
 def stands_of(
     view: VisibleQueries, job: JobRow, now: float, standing: Standing | None = None
 ) -> Stands:
-    """Return a job with its forecasts, which is all that `forecast_of` needs. `standing`: its place
-    in its queue, where it is known.
+    """Return a job with its forecasts and, where these lack it, the latest time at which it starts:
+    all that `forecast_of` needs. `standing`: its place in its queue, where it is known.
     """
     forecast = view.forecast(job.job_id)
     return Stands(

@@ -67,8 +67,8 @@ class Watch:
         """Take a lease that is free, expired or already held by `holder`, and return it. Return
         None while another process holds it.
 
-        Set this process's clock forward to the latest time that any holder wrote, so that time does
-        not go back.
+        When the lease is taken, set this process's clock forward to the latest time that any holder
+        wrote, so that time does not go back.
         """
         found = lease_of(connection, name)
         if not self.may_take(found, clock, holder):
@@ -101,9 +101,10 @@ class Watch:
         return known and silent_s <= lease.for_s + late_s
 
     def _silent(self, lease: Lease, clock: Clock) -> tuple[float, bool]:
-        """Return the seconds since the holder of a lease last renewed it, and whether that time is
-        exact. Until this process has seen a renewal, the seconds count from its first look at the
-        lease.
+        """Return for how many seconds the holder of a lease has been silent, and whether it is
+        known to have renewed the lease. On the host of the renewal, since the same boot, both are
+        known exactly. Elsewhere the seconds count from when this process first saw the present
+        renewal, and only a renewal that came while this process watched counts as known.
         """
         now, mark = clock.monotonic(), (lease.term, lease.beats)
         if _of_this_boot(lease, clock):

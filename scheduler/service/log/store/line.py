@@ -34,8 +34,8 @@ class Turn:
 
 
 def line_of(url: URL) -> Line | None:
-    """Return the queue of writers to a database. Return None if the database has its own queue, or
-    no other process can open it.
+    """Return the queue of writers to a database. Return None for PostgreSQL, which has its own
+    queue, and for a database in memory, which no other process can open.
     """
     file = url.database if url.get_backend_name() == "sqlite" else None
     return Line(Path(f"{file}-line")) if file and file != ":memory:" else None

@@ -31,7 +31,8 @@ def held_meanwhile(
         job: the job that waited.
         spells: the spans of its wait, as (from, to), seconds since the epoch, in order.
         now: the present time, seconds since the epoch.
-        sees: returns whether the viewer may see the job of a row. Other jobs get no name.
+        sees: returns whether the viewer may see the job of a row. Other jobs are called "another
+            job".
     """
     if not spells:
         return []

@@ -143,8 +143,8 @@ class VisibleQueries(ShortRows):
     # --- jobs -------------------------------------------------------------------------------
 
     def job(self, job_id: str) -> JobRow:
-        """Return the viewer's job with this id. Raise UnknownJob where it is another user's, or
-        there is none.
+        """Return the job with this id. Raise UnknownJob where the viewer may not see it, or there
+        is none.
         """
         if not JOB_ID.fullmatch(job_id):
             raise UnknownJob(job_id)
@@ -157,17 +157,18 @@ class VisibleQueries(ShortRows):
         return job if command is None else replace(job, command=command)
 
     def keeps_decider(self) -> str:
-        """Return as text what has kept the decider process busy for long. Return "" if nothing
-        has.
+        """Return as text what the decider process prepares, or what has kept it busy for long.
+        Return "" if nothing of note.
         """
         with self._engine.connect() as connection:
             lease = lease_of(connection, "decider")
         return lease.doing if lease is not None else ""
 
     def task_of(self, job_id: str) -> str:
-        """Return the job id that an id stands for. An array stands for the viewer's first waiting
-        task, else a running one, else the last. A heterogeneous job stands for its first component.
-        Any other id is returned unchanged.
+        """Return the job id that an id stands for. An array stands for the first of its waiting
+        tasks, else of those on GPUs, else the last of those that ended; tasks that the viewer may
+        not see do not count. A heterogeneous job stands for its first component. Any other id is
+        returned unchanged.
         """
         named = ARRAY.fullmatch(job_id)
         found = jobs.c.job_id, jobs.c.phase
@@ -192,7 +193,9 @@ class VisibleQueries(ShortRows):
         )
 
     def tasks(self, array_id: str) -> list[JobRow]:
-        """Return the viewer's tasks of an array of jobs; [] when the id is not an array's."""
+        """Return the tasks of an array of jobs that the viewer may see; [] when the id is not an
+        array's.
+        """
         if ARRAY.fullmatch(array_id) is None:
             return []
         return self._job_rows(self._all(select(jobs).where(_tasks(array_id), self._mine())))
@@ -206,8 +209,9 @@ class VisibleQueries(ShortRows):
     def jobs(
         self, chosen: Chosen = ALL, *, limit: int = 50, after: str | None = None
     ) -> Page[JobRow]:
-        """Return a page of the viewer's jobs, latest first. `after`: cursor of the page before;
-        None: the first page."""
+        """Return a page of the jobs that the viewer may see, those submitted last first. `after`:
+        cursor of the page before; None: the first page.
+        """
         query = select(jobs).where(self._mine()).order_by(jobs.c.submitted_seq.desc())
         for name in ("phase", "vc", "owner"):
             if (wanted := getattr(chosen, name)) is not None:
@@ -223,9 +227,9 @@ class VisibleQueries(ShortRows):
         return Page(self._job_rows(rows), cursor(rows[-1]["submitted_seq"]) if more else None)
 
     def standing(self, job_id: str, priority: int | None = None) -> Standing | None:
-        """Return the position of the viewer's waiting job in its queue, or the position it would
-        have with another priority. Return None if it is in no queue. Raise UnknownJob if the viewer
-        may not see it.
+        """Return the position of a waiting job in its queue, or the position it would have with
+        another priority. Return None if it is in no queue. Raise UnknownJob if the viewer may not
+        see it.
         """
         self.job(job_id)
         row = self._one(select(jobs).where(jobs.c.job_id == job_id))
@@ -277,8 +281,8 @@ class VisibleQueries(ShortRows):
     # --- the cluster ------------------------------------------------------------------------
 
     def cluster(self) -> list[Node]:
-        """Return every node with its GPUs and the jobs on each GPU. Jobs that the viewer may not
-        see have no id.
+        """Return every node with its GPUs and the jobs on each GPU. A job that the viewer may not
+        see is "another job".
         """
         on: dict[tuple[int, int], list[str]] = {}
         placed = select(jobs.c.job_id, jobs.c.owner, jobs.c.nodes).where(on_gpus)
@@ -350,22 +354,24 @@ class VisibleQueries(ShortRows):
         ]
 
     def vcs(self) -> list[str]:
-        """Return the names of the virtual clusters, in node order."""
+        """Return the names of the virtual clusters, in the order of their first nodes."""
         first = func.min(nodes.c.node)
         return [r["vc"] for r in self._all(select(nodes.c.vc).group_by(nodes.c.vc).order_by(first))]
 
     # --- why --------------------------------------------------------------------------------
 
     def decisions(self, job_id: str) -> list[Line]:
-        """Return the latest `MAX_PAGE` decisions about the viewer's job, in order."""
+        """Return the latest `MAX_PAGE` decisions about a job, the oldest first. Raise UnknownJob
+        where the viewer may not see the job.
+        """
         self.job(job_id)
         query = select(decisions).where(decisions.c.job_id == job_id)
         rows = self._all(query.order_by(decisions.c.seq.desc()).limit(MAX_PAGE))
         return self._decision_lines(rows[::-1])
 
     def story(self, job_id: str) -> list[Line]:
-        """Return events and decisions of the viewer's job in the order they took effect, the latest
-        `MAX_PAGE` of each.
+        """Return events and decisions of a job in the order they took effect, the latest `MAX_PAGE`
+        of each. Raise UnknownJob where the viewer may not see the job.
         """
         lines = [(line.body["event"], 1, line.seq, line) for line in self.decisions(job_id)]
         query = select(events).where(events.c.job_id == job_id).order_by(events.c.seq.desc())
@@ -380,12 +386,12 @@ class VisibleQueries(ShortRows):
         return [line for *_, line in sorted(lines, key=lambda entry: entry[:3])]
 
     def overtaken(self, job_id: str) -> dict[str, int]:
-        """Return how many jobs overtook the viewer's job, by reason. Such jobs were submitted later
-        to its virtual cluster, but got GPUs while it waited. A profiling run counts if the job
-        ended in it.
+        """Return how often other jobs overtook a job, by reason. Such jobs were submitted later to
+        its virtual cluster, but got GPUs while it waited. One that started twice meanwhile counts
+        twice. A profiling run counts if the other job ended in it.
 
-        Decisions made after the decision to start the viewer's job do not count, even if the job
-        began a little later.
+        Decisions made after the decision to start this job do not count, even if it began a little
+        later. Raise UnknownJob where the viewer may not see this job.
         """
         job = self._one(select(jobs).where(jobs.c.job_id == self.job(job_id).job_id))
         until = job["started_at"] or job["ended_at"]
@@ -444,17 +450,18 @@ class VisibleQueries(ShortRows):
         return case(*changes, else_=literal(last, Float)) if changes else literal(last, Float)
 
     def held(self, job: JobRow, spells: Sequence[tuple[float, float]], now: float) -> list[Held]:
-        """Return the jobs that had GPUs of the virtual cluster while the viewer's job waited,
-        those of most GPU-time first. Jobs that may not be shown have no names. `spells`: the
-        waits as (from, to), seconds since the epoch."""
+        """Return the jobs that had GPUs of a job's virtual cluster while that job waited, those of
+        most GPU-time first. Jobs that the viewer may not see are called "another job". `spells`:
+        the waits as (from, to), seconds since the epoch.
+        """
         with self._engine.connect() as connection:
             return held_meanwhile(
                 connection=connection, job=job, spells=spells, now=now, sees=self._sees
             )
 
     def joined_by(self, job_id: str) -> Line | None:
-        """Return the decision that put another job on the GPUs of the viewer's job. Return None
-        where they do not share now.
+        """Return the decision that put another job on the GPUs of this job. Return None where this
+        job shares with none now, or was itself put beside the other.
 
         That decision is about the other job. If the viewer may not see the other job, only the
         predicted speeds remain of it.
@@ -473,8 +480,10 @@ class VisibleQueries(ShortRows):
         return Line(line.at, line.seq, line.kind, "", body=kept)
 
     def forecast(self, job_id: str, basis: str = "latest") -> StartForecastRow | None:
-        """Return the forecast of the viewer's job, or None when none was made. `basis`:
-        "submission" for its first forecast, "latest" for its last."""
+        """Return a forecast of a job, or None where there is none. Raise UnknownJob where the
+        viewer may not see the job. `basis`: "submission" for its first forecast, "latest" for its
+        last.
+        """
         self.job(job_id)
         rows = self._all(
             select(forecasts).where(forecasts.c.job_id == job_id, forecasts.c.basis == basis)
@@ -482,8 +491,8 @@ class VisibleQueries(ShortRows):
         return decode(StartForecastRow, rows[0]) if rows else None
 
     def receipt(self, job_id: str) -> Receipt | None:
-        """Return the figures from which the end of the viewer's running job was forecast (its
-        receipt), or None where they are not kept.
+        """Return the figures from which the end of a running job was forecast (its receipt), or
+        None where they are not kept.
         """
         self.job(job_id)
         of = forecasts.c
@@ -491,8 +500,9 @@ class VisibleQueries(ShortRows):
         return Receipt.read(json.loads(rows[0]["receipt"] or "[]")) if rows else None
 
     def bound(self, job_id: str, now: float, standing: Standing | None = None) -> Bound:
-        """Return the latest time at which the viewer's waiting job starts. Raise UnknownJob where
-        the viewer may not see the job. `standing`: its place in its queue, where it is known.
+        """Return the latest time at which a waiting job starts; where it is not known, `missing`
+        says why. Raise UnknownJob where the viewer may not see the job. `standing`: its place in
+        its queue, where it is known.
 
         There are two such times: one if running jobs run to their time limits, and one if they end
         when their own progress says. Jobs before this one in the queue run to their limits in both.
@@ -518,7 +528,8 @@ class VisibleQueries(ShortRows):
         now: float,
         ahead: ColumnElement[bool] | None = None,
     ) -> Bound:
-        """Return the latest time at which a job that asks for so many GPUs starts.
+        """Return the latest time at which a job that asks for so many GPUs starts; where it is not
+        known, `missing` says why.
 
         Args:
             gpu_type: the type of GPU that it asks for; None: any.
@@ -556,8 +567,9 @@ class VisibleQueries(ShortRows):
     # --- figures ----------------------------------------------------------------------------
 
     def fairness(self, since: float = 0.0) -> list[Share]:
-        """Return GPU-time and waits of jobs that ended at or after `since`, for each virtual
-        cluster as a whole (user "") and for the users the viewer may see."""
+        """Return GPU-time and waits of started jobs that ended at or after `since`, for each
+        virtual cluster as a whole (user "") and for the users the viewer may see.
+        """
         figures = (
             func.count().label("jobs"),
             func.sum(jobs.c.gpus * (jobs.c.ended_at - jobs.c.started_at)).label("gpu_time_s"),
@@ -575,8 +587,8 @@ class VisibleQueries(ShortRows):
         return sorted(shares, key=lambda share: (share.vc, share.user))
 
     def history(self, since: float = 0.0, vc: str | None = None) -> list[Day]:
-        """Return figures of the jobs that ended at or after `since`, one record for each day, over
-        all users. `vc`: virtual cluster; None: all.
+        """Return figures of started jobs that ended at or after `since`, one record for each day on
+        which any ended, over all users. `vc`: virtual cluster; None: all.
         """
         day = func.floor(jobs.c.ended_at / 86_400) * 86_400
         query = select(

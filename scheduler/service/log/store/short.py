@@ -146,17 +146,17 @@ def _batches(ids: Sequence[str], size: int = 500) -> Iterator[Sequence[str]]:
 
 
 class ShortRows(VisibleRows):
-    """Queries for the viewer's jobs, without their commands."""
+    """Queries for the jobs that the viewer may see, without their commands."""
 
     def short(self) -> list[Short]:
-        """Return the viewer's jobs that have not ended, in the order they were submitted, at most
-        `FIGURES`.
+        """Return the jobs that the viewer may see and that have not ended, in the order they were
+        submitted: at most the first `FIGURES`.
         """
         query = self._of_jobs(*(jobs.c[name] for name in _SHORT), *_START).where(live)
         return [self._short(row) for row in self._all(query.limit(FIGURES))]
 
     def named(self, ids: Sequence[str]) -> list[Short]:
-        """Return the jobs of `ids` that the viewer may see, ended or not, in their order."""
+        """Return the jobs of `ids` that the viewer may see, ended or not, in the order of `ids`."""
         found: dict[str, Short] = {}
         query = self._of_jobs(*(jobs.c[name] for name in _SHORT), *_START)
         for some in _batches(ids):
@@ -165,8 +165,8 @@ class ShortRows(VisibleRows):
         return [found[job_id] for job_id in ids if job_id in found]
 
     def keys(self, by: str, *, gpus: bool, **only: str) -> list[Key]:
-        """Return the ids and sort values of all of the viewer's unended jobs that match, in the
-        order they were submitted. The number of jobs is not limited.
+        """Return id, name and sort value of each job that the viewer may see, that has not ended
+        and that matches, in the order they were submitted. The number of jobs is not limited.
 
         Args:
             by: a field of `Short`, by which the table is sorted.
@@ -180,15 +180,17 @@ class ShortRows(VisibleRows):
             return [Key(*row) for row in connection.execute(query).all()]
 
     def own(self, **only: str) -> list[Own]:
-        """Return the figures of the viewer's unended jobs. `only`: values that owner and account
-        must have; "": any.
+        """Return the figures of the jobs that the viewer may see and that have not ended. `only`:
+        values that owner and account must have; "": any.
         """
         query = self._of_jobs(jobs.c.gpus, jobs.c.phase, _FIELDS["since"]).where(live)
         with self._engine.connect() as connection:
             return [Own(*row) for row in connection.execute(query.where(*_having(only))).all()]
 
     def tally(self) -> list[Tally]:
-        """Return the viewer's jobs that have not ended, counted by what a table is filtered by."""
+        """Return the numbers of jobs that the viewer may see and that have not ended, one record
+        for each set of jobs that are alike in what a table is filtered by.
+        """
         fields = [_FIELDS[name].label(name) for name in Tally._fields[:4]]
         every = select(*fields, (jobs.c.gpus > 0).label("gpus")).where(live, self._mine())
         by = every.subquery().c
@@ -206,13 +208,15 @@ class ShortRows(VisibleRows):
         first: int = 0,
         **only: str,
     ) -> list[str]:
-        """Return the ids of at most `limit` of the viewer's unended jobs, in the order of a table
-        of jobs (`tables.by_id`). An index has that order, so that others cost nothing.
+        """Return the ids of at most `limit` jobs that the viewer may see and that have not ended,
+        in the order of a table of jobs (`tables.by_id`). An index has that order, so that jobs
+        beyond `limit` cost nothing.
 
         Args:
             gpus: True: only jobs that ask for GPUs; False: only jobs that ask for none.
             back: the last ones first.
-            after: the id of a job, there or not; only those after it. "": from the first one.
+            after: the id of a job, whether it exists or not; only those after it. "": from the
+                first one.
             first: how many are left out.
             only: values that owner, account, partition and phase must have; "": any.
         """
@@ -298,6 +302,7 @@ class ShortRows(VisibleRows):
         visible jobs for which they wait.
 
         The database counts: it returns one row for each cause and each set of jobs waited for.
+        Where a job's latest decision is in the archive, it returns one row for that job.
         """
         waits = self._waiting()
         named = self._named()
@@ -310,7 +315,9 @@ class ShortRows(VisibleRows):
         return causes_of(waits, others, now, named)
 
     def _waiting(self) -> list[Waiting]:
-        """Return the viewer's waiting jobs, one record for all jobs with the same cause."""
+        """Return the waiting jobs that the viewer may see, one record for all jobs with the same
+        cause.
+        """
         held = jobs.c.hold != ""
         since = func.coalesce(_HELD_AT, waiting_from, jobs.c.submitted_at)
         of = [case((held, ""), else_=column).label(name) for name, column in slurms.CAUSE.items()]
@@ -334,8 +341,9 @@ class ShortRows(VisibleRows):
         return [_together(row) for row in self._all(select(ranked).where(ranked.c.place == 1))]
 
     def _named(self) -> list[Waiting]:
-        """Return for which other jobs the viewer's jobs wait, by the latest decision about each.
-        Jobs that wait for the same ones are counted in one record, which has no job id. Held jobs
+        """Return for which other jobs the waiting jobs that the viewer may see wait, by the latest
+        decision about each. Jobs that wait for the same ones are counted in one record; each job
+        whose decision is in the archive has a record of its own. Records have no job id. Held jobs
         are left out.
         """
         every = decisions.alias()

@@ -142,8 +142,8 @@ def _of_table(connection: sqlite3.Connection, table: str, pause: Callable[[], bo
 
 def _of_rows(connection: sqlite3.Connection, table: str, pause: Callable[[], bool]) -> str:
     """Read all rows of a large table, and return SQLite's error as text. Return "" without an
-    error, or if the table cannot be read by row id. The rows are read in pieces, so that the
-    journal can be written back in between.
+    error, if the table cannot be read by row id, or if stopped by `pause`. The rows are read in
+    pieces, so that the journal can be written back in between.
     """
     after, name = -(2**63), _named(table)
     while not pause():
@@ -169,8 +169,8 @@ def _named(table: str) -> str:
 
 
 def keep_looking(database: str, stopping: Callable[[float], bool]) -> None:
-    """Check the whole database file at once and then every hour, until stopped. Note damage beside
-    the file.
+    """Check the whole database file now, and again an hour after each check, until stopped. Log
+    damage, and note the first beside the file; delete that note where all is sound.
 
     Args:
         stopping: waits for so many seconds at most; returns True to stop.

@@ -340,9 +340,10 @@ def _events(connection: Connection, rows: Sequence[Row[Any]]) -> list[Event]:
 
 
 def _engine(url: str) -> Engine:
-    """Return the SQLAlchemy engine of a database. Raise StoreError for a URL or a file that cannot
-    be used. Errors of this engine never show a statement's parameters, which may be users' commands
-    and environments.
+    """Return the SQLAlchemy engine of a database. A missing SQLite file is created, with its
+    folder. Raise StoreError for a URL or a file that cannot be used, and ImportError where psycopg
+    is missing. Errors of this engine never show a statement's parameters, which may be users'
+    commands and environments.
     """
     try:
         parsed = make_url(url)

@@ -182,8 +182,9 @@ def _by_id() -> tuple[ColumnElement[Any], ColumnElement[str]]:
 
 
 def digits_of(job_id: str) -> int:
-    """Return how many digits the number has that an id is, or begins with before "_"; 65, more than
-    any has, of an id that is no number. By it `by_id` sorts first."""
+    """Return how many digits the number of a job id has: 3 for "123" and for "123_4". Return 65,
+    more than any number has, for an id of another form. `by_id` sorts by this first.
+    """
     number = re.match(r"([1-9][0-9]*)(?:_|\Z)", job_id)
     return len(number[1]) if number else 65
 

@@ -62,8 +62,8 @@ class Viewer:
 
 
 def redacted_decision(decision: Mapping[str, Any], visible: Collection[str]) -> Json:
-    """Return a decision about the viewer's job, without what it says of jobs that the viewer may
-    not see.
+    """Return a decision about a job that the viewer may see, without what it says of other jobs
+    that they may not see.
 
     Args:
         visible: ids of the other jobs that the viewer may see. Of a hidden partner, the path
@@ -132,7 +132,7 @@ def shown_event(viewer: Viewer, kind: str, body: Mapping[str, Any]) -> Json | No
 
 
 def shown_actor(viewer: Viewer, actor: str) -> str:
-    """Return the name under which the viewer sees the person who did something to their job: the
-    person's own name, or a word for somebody else.
+    """Return the name that the viewer sees of who did something to a job. Operators see every name,
+    others only their own; for anybody else they see "an operator". "" stays "".
     """
     return actor if viewer.sees_all or actor in ("", viewer.name) else SOMEBODY

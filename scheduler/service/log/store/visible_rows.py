@@ -57,7 +57,8 @@ class VisibleRows:
 
     def not_there(self, job_id: str, *, of_slurm: bool = False) -> str:
         """Return that the viewer may see no such job, as text, with what may have been meant: a
-        similar id among the viewer's latest jobs. No other job is hinted at.
+        similar id among the latest jobs that they may see. No job that the viewer may not see is
+        hinted at.
 
         Args:
             of_slurm: whether the jobs are those of a Slurm, whose ids are numbers.
@@ -122,8 +123,8 @@ class VisibleRows:
             return records(connection, now)
 
     def _stated_ends(self, now: float) -> dict[str, float]:
-        """Return when the running jobs of all users end by the progress that they report, in
-        seconds since the epoch, by job ID.
+        """Return by when each running job of any user that reports progress has ended with a
+        probability of nine in ten, in seconds since the epoch, by job ID.
         """
         with self._engine.connect() as connection:
             return stated_ends(connection, now)
@@ -164,8 +165,8 @@ class VisibleRows:
         ]
 
     def _bodies(self, table: Table, rows: Sequence[RowMapping]) -> list[str]:
-        """Return the bodies of rows of `events` or `decisions`, from the archive where they were
-        moved there.
+        """Return the bodies of rows of `events` or `decisions`, in the order of `rows`. Bodies that
+        were moved are read from the archive.
         """
         with self._engine.connect() as connection:
             return archive.bodies(connection, table, rows)

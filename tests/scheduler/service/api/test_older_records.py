@@ -45,9 +45,9 @@ ANSWERS = ("", "/story", "/explain", "/forecast")
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def service(tmp_path_factory: pytest.TempPathFactory, postgresql: str) -> Iterator[Service]:
     folder: Path = tmp_path_factory.mktemp("older")
-    store = Store(empty_database(folder))
+    store = Store(empty_database(folder, postgresql))
     prepare(store)
     made = Service(store, folder, Limits(rate_per_s=1e6, burst=10**6, answer_s=0.0))
     made.app.state.changes.mails = True

@@ -172,13 +172,13 @@ def _as_long_as_it_is_there(
 
 
 @pytest.fixture(scope=_as_long_as_it_is_there)
-def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
+def busy(tmp_path_factory: pytest.TempPathFactory, postgresql: str) -> Iterator[Lived]:
     """A service after a morning of work: some jobs are over, some run, some share, some wait.
 
     Its tests only look at it. Those of a module stand together: the others empty the database.
     """
     folder = tmp_path_factory.mktemp("busy")
-    store = Store(empty_database(folder))
+    store = Store(empty_database(folder, postgresql))
     prepare(store)
     service = begin(store, folder)
     random = Random(3)
