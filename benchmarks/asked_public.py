@@ -1,6 +1,8 @@
 """Commands in the shapes that public repositories keep: scripts beside the program that they run,
-with what the program leaves to other files. Before the reader was worked on with one half of 70
-such commands, it read .83 of the other half rightly, .06 not at all and .11 wrongly."""
+with what the program leaves to other files. Worked on with one half of 70 such commands, the reader
+read .83 of the other half rightly, .06 not at all and .11 wrongly; with one half of 62 more, .81,
+.13 and .06 of the other.
+"""
 
 from __future__ import annotations
 

@@ -516,6 +516,8 @@ def _path(node: ast.AST) -> list[str]:
 def _value(node: ast.AST) -> object:
     if isinstance(node, ast.Constant):
         return node.value
+    if isinstance(node, ast.Call) and node.args and _path(node.func)[-1] in ("int", "float"):
+        return _value(node.args[0])
     if isinstance(node, ast.Call):
         return {one.arg: _value(one.value) for one in node.keywords if one.arg}
     if isinstance(node, ast.Dict):

@@ -100,6 +100,7 @@ _ASIDE = re.compile(
 _SEARCHES = re.compile(
     r"(?:^|[/_])(?:grid_?search|random_?search|hyper_?opt|hyper_?param\w{0,10}(?:search|opt|tun)|hpo|sweep)\w{0,20}\.py$"
 )
+_TRAINS = re.compile(r"(?:^|[/_-])(?:pre_?)?(?:train|fine_?tune)\w{0,40}\.py$")
 _MODES = "mode", "phase", "run_mode", "job_type", "stage"
 _CHOOSES = re.compile(  # a program compares what it is to do
     r"\b(?:mode|phase|job_type|stage)['\")\]]{0,3} {0,2}(?:==|!=|in|not in) {0,2}[(\[{]?['\"]"
@@ -131,10 +132,23 @@ def of_commands(commands: Sequence[Simple]) -> Amount:
         amount = next((found for found, _ in stated if any(found)), amount)
         runs = _most_often([one for _, one in stated]) * (amount.runs or 1.0)
         return amount._replace(runs=runs if runs > 1 else None)
+    if _trains_besides([one for _, one in stated], commands):
+        return Amount()
     runs = times_of([one for _, one in stated]) * (amount.runs or 1.0)
     if any(other != amount for other, _ in stated):
         amount = Amount()
     return amount._replace(runs=runs if runs > 1 else None)
+
+
+def _trains_besides(stated: Sequence[Simple], commands: Sequence[Simple]) -> bool:
+    """Return whether another program trains, too, as its name says: how much, nobody states."""
+    programs = {program_of(one.words) for one in stated}
+    others = [one for one in commands if program_of(one.words) not in programs]
+    return any(
+        _TRAINS.search(program_of(one.words)) and trains(one.words) and not only_tests(one.words)
+        for one in others
+        if not one.otherwise
+    )
 
 
 def times_of(commands: Sequence[Simple]) -> float:
@@ -213,6 +227,8 @@ def _of_words(command: Sequence[str]) -> Amount:
         found["steps"] = steps
     if "epochs" not in found and (known := _of_nnunet(command)) is not None:
         found["epochs"] = known
+    if "steps" not in found and (known := _of_translation(command)) is not None:
+        found["epochs"] = known
     runs *= found.pop("runs", inf if _SEARCHES.search(program_of(command)) else 1.0)
     return Amount(**found, runs=runs if runs > 1 else None)
 
@@ -237,6 +253,18 @@ def _stated(command: Sequence[str]) -> dict[str, float]:
             waits = number_of(value) or 0.0
             found.setdefault("patience", waits if waits > 1 else 0.0)
     return _agreed(found, names, more)
+
+
+def _of_translation(command: Sequence[str]) -> float | None:
+    """Return the number of epochs that a command of pix2pix and CycleGAN trains for: at a constant
+    rate, then at one that falls, each by default 100. Return None for other commands."""
+    given = {bare(name): value for name, value, _ in settings_of(command)}
+    if "dataroot" not in given or "niter" in given or not program_of(command).endswith("train.py"):
+        return None
+    if given.get("model") not in ("pix2pix", "cycle_gan"):
+        return None
+    parts = [number_of(given.get(name, "100")) for name in ("n_epochs", "n_epochs_decay")]
+    return sum(part or 0.0 for part in parts)
 
 
 def _agreed(

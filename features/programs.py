@@ -38,6 +38,7 @@ _FITS = re.compile(r"(?:fit|learn|train|run)(?:_\w{1,40})?$")  # trains at each 
 _SEARCHES = re.compile(
     r"(?:(?:Halving)?(?:Grid|Random(?:ized)?)SearchCV|BayesSearchCV|cross_val_\w{1,20}|cross_validate)$"
 )
+_TRIALS = {"optimize": "n_trials", "fmin": "max_evals", "agent": "count"}  # of Optuna, W&B, ...
 _RUN = re.compile(
     r"_?(?:i_|k_|cv_)?(?:fold|seed|run|trial|rep|repeat|split)(?:_(?:i|idx|num|id))?$"
 )
@@ -142,6 +143,7 @@ class _Program:
         self.settings = beside.settings
         self.given = {bare(name): value for name, value in given.items()}
         self.nodes = list(ast.walk(tree))
+        self.epochs = list[ast.AST]()  # its outer loops over epochs
         self.modules = _on_import(beside.texts)
         self.others = _assigned(self.modules)
         self.options = dict(self._defaults(self.nodes))
@@ -196,6 +198,7 @@ class _Program:
         Raises _Contradicts if they state several.
         """
         loops = _Loops(nodes, self._number)
+        self.epochs = loops.epochs if nodes is self.nodes else self.epochs
         handed, counted = self._of_trainers(nodes, loops), loops.amount()
         if handed and counted and handed != counted:
             raise _Contradicts
@@ -259,6 +262,10 @@ class _Program:
     def _handed_to(self, node: ast.Call, name: str) -> dict[str, float]:
         """Return the amount that a call hands to a trainer."""
         found, open_ = dict[str, float](), False
+        for setting, value in self._of_tables(node):
+            unit = unit_of(setting)
+            number = self._number(value) if unit in _AMOUNTS else None
+            found |= {} if unit is None or number is None else {unit: number}
         for one in node.keywords:
             unit = unit_of(one.arg or "")
             if unit in _AMOUNTS and one.arg not in ("n_iter", "it"):
@@ -271,6 +278,16 @@ class _Program:
         if "steps" in found and _HUGGING.match(name):
             found.pop("epochs", None)
         return found
+
+    def _of_tables(self, node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+        """Yield (name, value) of the settings in the dictionaries that a call is handed."""
+        for one in [*node.args, *(keyword.value for keyword in node.keywords)]:
+            named = self.names.get(_name(one), [])
+            table = named[0] if len(named) == 1 else one
+            if isinstance(table, ast.Dict):
+                for key, value in zip(table.keys, table.values, strict=True):
+                    if key is not None and (name := _text(key)):
+                        yield name, value
 
     def _of_options(self) -> dict[str, float]:
         """Return the amount that the defaults of the options name; {} if they name several, or
@@ -291,7 +308,14 @@ class _Program:
     def _runs(self) -> float:
         """Return how many runs the loops over folds, seeds or trials make, and those in which a
         model is fit; infinite if that is not known, 1 if there are none."""
-        runs = inf if any(_SEARCHES.match(_name(c.func)) for c in self._all_calls) else 1.0
+        runs = 1.0
+        for call in self._all_calls:
+            name = _name(call.func)
+            if name in _TRIALS:
+                many = [one.value for one in call.keywords if one.arg == _TRIALS[name]]
+                runs *= self._number(many[0] if many else None) or inf
+            elif _SEARCHES.match(name):
+                runs = inf
         fits = self._fitting
         for node in self.nodes:
             target = node.target if isinstance(node, ast.For) else None
@@ -316,20 +340,19 @@ class _Program:
 
     @cached_property
     def _fitting(self) -> set[int]:
-        """The loops, by their ids, in each pass of which a trainer is called with an amount. Those
-        over epochs or steps are none of them."""
+        """The loops, by their ids, in each pass of which a trainer is called with an amount, or
+        epochs are counted. Those over epochs or steps are none of them."""
         within = {id(one): node for node in self.nodes for one in ast.iter_child_nodes(node)}
         found, seen = set[int](), set[int]()
-        for call in self._all_calls:
-            name = _name(call.func)
-            if not _FITS.match(name) or not self._handed_to(call, name):
-                continue
-            around: ast.AST | None = call
+        fits = [one for one in self._all_calls if _FITS.match(_name(one.func))]
+        for node in [*(one for one in fits if self._handed_to(one, _name(one.func))), *self.epochs]:
+            around: ast.AST | None = node
             while around is not None and id(around) not in seen:
                 seen.add(id(around))
                 if isinstance(around, ast.FunctionDef | ast.Lambda):
                     break
-                counts = _unit(*counted) if (counted := _counted(around)) is not None else ""
+                counted = None if around is node else _counted(around)
+                counts = around is node or (counted is not None and _unit(*counted) != "")
                 if isinstance(around, ast.For) and not counts:
                     found.add(id(around))
                 around = within.get(id(around))
@@ -448,6 +471,7 @@ class _Loops:
 
     Attributes:
         around: what such a loop counts to, {unit: number}, by the ids of the nodes within it.
+        epochs: those over epochs.
     """
 
     def __init__(
@@ -455,6 +479,7 @@ class _Loops:
     ) -> None:
         self.nodes = nodes
         self.around = dict[int, dict[str, float]]()
+        self.epochs = list[ast.AST]()
         self.counts: dict[str, set[float | None]] = {
             "rounds": set(),
             "epochs": set(),
@@ -469,6 +494,7 @@ class _Loops:
                 continue
             end = number(counted[1])
             self.counts[unit].add(end)
+            self.epochs += [node] if unit == "epochs" else []
             states = {} if end is None else {"steps" if unit == "rounds" else unit: end}
             self.around |= dict.fromkeys(map(id, ast.walk(node)), states)
 

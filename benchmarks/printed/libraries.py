@@ -136,7 +136,8 @@ def row(wanted: argparse.Namespace, name: str) -> dict[str, Any]:
     }
 
 
-def _right(of: list[float | None], near: float) -> float:
+def right(of: list[float | None], near: float) -> float:
+    """Return the share of relative forecasts that are within a factor of the truth."""
     return round(sum(x is not None and abs(log(x)) <= log(near) for x in of) / max(1, len(of)), 3)
 
 
@@ -165,9 +166,9 @@ def main() -> None:
             print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
     figures = {
         "libraries": len(rows),
-        "right": _right([one["said"] for one in rows], NEAR),
-        "right_without_command": _right([one["said_without_command"] for one in rows], NEAR),
-        "second_right": _right([one["second_foreseen"] for one in rows], NEAR_AGAIN),
+        "right": right([one["said"] for one in rows], NEAR),
+        "right_without_command": right([one["said_without_command"] for one in rows], NEAR),
+        "second_right": right([one["second_foreseen"] for one in rows], NEAR_AGAIN),
         "not_installed": missing,
     }
     if not wanted.json:

@@ -24,11 +24,12 @@ from pathlib import Path
 from threading import Condition, Thread
 from typing import Any
 
+from features.amounts import Work
 from features.aside import Aside, Hangs
 from features.progress import Progress
 from profiler import environment
 from profiler.progress import names, table
-from profiler.progress.wire import MOST_ANSWER, Answer, NoAnswer, greeting, unpacked
+from profiler.progress.wire import MOST_ANSWER, Answer, NoAnswer, greeting, unpacked, work_in
 
 COPIED = "features.aside:copied"
 MAIN = "import profiler.progress.process as p; p.main()"
@@ -113,6 +114,15 @@ class Reading:
         self._number += 1
         return Followed(self, self._number, asked)
 
+    def work(self, asked: Asked, done: Callable[[Work | None], None]) -> None:
+        """Have the script and command of a job read. In another thread, `done` is called with the
+        amount of work that they ask for, None where that is not known."""
+
+        def answered(answer: Answer | None) -> None:
+            done(None if answer is None else work_in(answer.line))
+
+        self.put(_Task("work", self.follow(asked), done=answered))
+
     @property
     def pid(self) -> int | None:
         """Return the id of the reading process; None if there is none."""
@@ -185,8 +195,10 @@ class Reading:
             return None
         if task.what == "warm":
             return None
+        if task.what == "work":
+            return self._known(job, "work")
         if job.reader is not reader:
-            if self._followed(job) is None:
+            if self._known(job, "follow") is None:
                 return None
             job.reader = reader
         with contextlib.ExitStack() as stack:
@@ -197,9 +209,12 @@ class Reading:
         job.hangs = HANGS if hangs else ""
         return answer
 
-    def _followed(self, job: Followed) -> Answer | None:
+    def _known(self, job: Followed, what: str) -> Answer | None:
         """Send the reader process the data of a job that it does not know yet. Return its answer,
         or None if it does not answer.
+
+        Args:
+            what: "follow" its output, or find the "work" that it asks for.
         """
         asked = job.asked
         known = {
@@ -214,7 +229,7 @@ class Reading:
         try:
             with open(file, "wb", closefd=False) as into:
                 into.write(json.dumps(known).encode())
-            return self._ask(_Task("follow", job), {"asked": file})
+            return self._ask(_Task(what, job), {"asked": file})
         finally:
             os.close(file)
 

@@ -20,13 +20,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from features.commands import of_command, of_commands
+from features.commands import of_command, of_commands, work_of
 from features.shell import of_script
 from profiler.ends import last_lines, memory_complaint
 from profiler.progress.names import Terms
 from profiler.progress.news import Beside, Follower
 from profiler.progress.tail import Tail
-from profiler.progress.wire import PACKET, Answer, greeting, packed
+from profiler.progress.wire import PACKET, Answer, greeting, line_of, packed
 
 ONCE_S = 1.0  # processor time of one request; the kernel ends who takes more
 MOST_MIB = 1024
@@ -80,6 +80,8 @@ class Desk:
         if what == "follow":
             self._jobs[job] = Job(_read_all(files["asked"]))
             return Answer(0)
+        if what == "work":
+            return Answer(0, line=_work(_read_all(files["asked"])))
         if what == "drop":
             self._jobs.pop(job, None)
             return Answer(0)
@@ -107,6 +109,12 @@ class Desk:
     def forget(self, job: int) -> None:
         """Forget a job that cannot be read any more; its output is not read again."""
         self._jobs.pop(job, None)
+
+
+def _work(asked: dict[str, Any]) -> str:
+    """Return the amount of work that a job asks for, as the line of an answer."""
+    script = ["bash", "-c", asked["script"], "script", *asked["arguments"]]
+    return line_of(work_of(script if asked["script"] else asked["command"]))
 
 
 def serve(line: socket.socket) -> None:

@@ -7,11 +7,14 @@ reader has read what tenants wrote, so it may say anything: what is no such reco
 
 from __future__ import annotations
 
+import json
+import re
 import struct
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from math import isfinite
 from zlib import crc32
 
+from features.amounts import Work
 from features.plain import plain
 from features.progress import Progress
 from profiler.progress import table
@@ -22,6 +25,7 @@ LONGEST_LINE = 300  # characters
 _RECORD = struct.Struct("<I6B9d")
 MOST_ANSWER = _RECORD.size + 4 * LONGEST_LINE
 _BLANK = (0.0,) * 7
+_DIGEST = re.compile(r"[0-9a-f]{16}")
 
 
 class NoAnswer(ValueError):
@@ -138,3 +142,23 @@ def _progress(values: list[float], unit: str, source: str, doubts: str) -> Progr
         source=source,
         doubts=doubts,
     )
+
+
+def line_of(work: Work | None) -> str:
+    """Return the amount of work of a command as the line of an answer; "" for None."""
+    return "" if work is None else json.dumps(astuple(work))
+
+
+def work_in(line: str) -> Work | None:
+    """Return the amount of work that the line of an answer tells; None where it tells none that a
+    sound reader could."""
+    try:
+        unit, amount, batch, *digests = json.loads(line)
+        numbers = [float(one) for one in (amount, batch) if one is not None]
+        fits = unit in ("epoch", "step") and amount is not None and len(digests) == 3
+        fits = fits and all(0.0 < one <= 1e12 for one in numbers)
+        if not fits or not all(map(_DIGEST.fullmatch, digests)):
+            return None
+        return Work(unit, numbers[0], numbers[1] if numbers[1:] else None, *digests)
+    except (ValueError, TypeError, RecursionError):
+        return None

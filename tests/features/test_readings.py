@@ -50,6 +50,13 @@ COMMANDS = {
     "python ppo.py --max-episode-steps 900 --epochs 4": Amount(4),
     "python train.py --model pan --niter 200 --niter_decay 100": Amount(300),
     "python train.py -opt a.yml --niter 4000": Amount(None, 4000),
+    "python train.py --dataroot a --model pix2pix --n_epochs 1": Amount(101),
+    "python train.py --dataroot a --model cycle_gan": Amount(200),
+    "python train.py --dataroot a --model pix2pix --niter 200 --niter_decay 200": Amount(400),
+    "python test.py --dataroot a --model pix2pix": Amount(),
+    "bash -c 'python pre_train.py; python main.py --epoch 1000'": Amount(),
+    "bash -c 'python train_vae.py --epochs 3; python train_vae.py --test'": Amount(3),
+    "bash -c 'python make_data.py; python main.py --epoch 1000'": Amount(1000),
 }
 
 
@@ -77,6 +84,17 @@ PROGRAMS = {
         "epochs": 3,
         "runs": 5,
     },
+    "for task in range(6):\n    for epoch in range(3):\n        train()\n": {
+        "epochs": 3,
+        "runs": 6,
+    },
+    "for a in range(2):\n    go(a)\n" + EPOCHS.format(5): {"epochs": 5},
+    "study.optimize(f, n_trials=40)\ndef f():\n    for epoch in range(3): train()\n": {
+        "epochs": 3,
+        "runs": 40,
+    },
+    "c = {'num_epochs': 30, 'lr': 1}\nTrainer(cfg=c).train()\n": {"epochs": 30},
+    "Trainer({'lr': 1}).train()\n": {},
     "GridSearchCV(MLPClassifier(max_iter=200), {}).fit(x, y)\n": {"steps": 200, "runs": inf},
     "for round in range(200):\n    serve()\ndef client():\n    "
     + EPOCHS.format(5).replace("\n", "\n    "): {"steps": 200},
@@ -155,3 +173,8 @@ def test_what_a_program_validates_on_is_no_test(
     (tmp_path / "t.py.cmdline").write_text("python t.py\n")
     right = amount if isinstance(amount, Amount) else Amount(amount[0], runs=amount[1])
     assert amount_of(shlex.split(command), tmp_path) == right
+
+
+def test_a_number_of_a_settings_file_may_be_converted(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("train = dict(type='Loop', max_iters=int(2e6), x=len('a'))\n")
+    assert amount_of(["python", "train.py", "a.py"], tmp_path) == Amount(None, 2e6)

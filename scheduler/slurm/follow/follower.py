@@ -247,7 +247,8 @@ class Follower:
     # --- what is seen -------------------------------------------------------------------------
 
     def _read(self) -> list[SlurmJob]:
-        return self.slurm.jobs() if self._table is None else self._table.jobs()
+        jobs = self.slurm.jobs() if self._table is None else self._table.jobs()
+        return jobs if self._outputs is None else self._outputs.with_work(jobs)
 
     def _build(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
         self._planner.asking.turn()

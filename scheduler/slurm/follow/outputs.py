@@ -1,4 +1,5 @@
-"""The progress of Slurm's jobs, read from their output files.
+"""The progress of Slurm's jobs, read from their output files, and the amount of work that their
+scripts ask for.
 
 Output is read only of jobs whose user has not opted out (`OPTED_OUT` in the comment), and only from
 a file that belongs to the user and that this process may read. A separate process reads it, with
@@ -7,13 +8,17 @@ the job's script. It returns numbers, never a line of text.
 
 from __future__ import annotations
 
+import os
 import pwd
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
+from typing import TypeVar
 
+from features.amounts import Work
 from features.progress import Progress
 from profiler.progress.apart import Asked, Followed, Reading
 from scheduler.slurm.read.client import Slurm, SlurmDown, SlurmError
@@ -24,9 +29,12 @@ AT_ONCE = 64  # new ones a look, since Slurm is asked for the script of each
 OPTED_OUT = "pellucid:no-progress"  # in a job's comment: its output is not read
 MOST = 512  # jobs whose output is read at a time, of each user as many as of any other
 LONGEST = 16_384  # characters of a line that submitted a job: of a longer one nothing is taken
+_LIVE = "PENDING", "RUNNING"
 _PATTERN = re.compile(r"%(\d?)(.)")
 _GIVEN = re.compile(r"\$\{?[1-9@*]")  # in a script: what it is called with
+PATIENCE_S = 5.0  # for the amounts of work of one look
 _Run = tuple[str, float | None]  # a job, and since when it runs
+_One = TypeVar("_One")
 
 
 class Outputs:
@@ -40,6 +48,8 @@ class Outputs:
     def __init__(self, slurm: Slurm) -> None:
         self._slurm = slurm
         self._followed: dict[_Run, Followed | None] = {}  # None: not to be read
+        self._work: dict[str, Work | None] = {}  # by jobs or arrays; None: not known
+        self._filled: dict[str, tuple[SlurmJob, SlurmJob]] = {}  # jobs as read, and with it
         self.reading = Reading()
         self.unread: dict[str, str] = {}
 
@@ -57,6 +67,35 @@ class Outputs:
             if followed.unread:
                 self.unread[run[0]] = followed.unread
         return found
+
+    def with_work(self, jobs: Iterable[SlurmJob]) -> list[SlurmJob]:
+        """Return the jobs with the amount of work that their scripts ask for. The script of a job
+        or array is read once, when it is first seen; those of at most `AT_ONCE` a look are."""
+        jobs = list(jobs)
+        asked = {_array(j): j for j in reversed(jobs) if j.state in _LIVE and _is_open(j)}
+        self._work = {one: work for one, work in self._work.items() if one in asked}
+        new_of = {one: job.user for one, job in asked.items() if one not in self._work}
+        new = [asked[one] for one in _dealt(new_of)][:AT_ONCE]
+        scripts = {job.id: self._slurm.script(job.id) for job in new}
+        words = self._words([j for j, text in scripts.items() if not text or _GIVEN.search(text)])
+        for job in new:
+            self._work[_array(job)] = None
+            submitted = words.get(job.id, [])
+            if scripts[job.id] or submitted:
+                nothing = Asked(output=Path(os.devnull), script=scripts[job.id], command=submitted)
+                self.reading.work(
+                    replace(nothing, arguments=submitted[1:]),
+                    partial(self._work.__setitem__, _array(job)),
+                )
+        if new:
+            self.reading.settle(PATIENCE_S)
+        before, self._filled = self._filled, {}
+        for job in jobs:
+            work, known = self._work.get(_array(job)), before.get(job.id)
+            same = known is not None and known[0] is job and known[1].work == work
+            filled = known if same and known else (job, replace(job, work=work) if work else job)
+            self._filled[job.id] = filled
+        return [filled for _, filled in self._filled.values()]
 
     def close(self) -> None:
         """End the process that reads the outputs."""
@@ -110,14 +149,14 @@ class Outputs:
         return {job_id: submitted(line) for job_id, line in lines.items()}
 
 
-def _dealt(whose: Mapping[_Run, str]) -> list[_Run]:
-    """Return the runs whose output is read, at most `MOST`. The users take turns, so that each gets
-    as many as the others.
+def _dealt(whose: Mapping[_One, str]) -> list[_One]:
+    """Return the runs whose output is read, or the jobs, at most `MOST`. The users take turns, so
+    that each gets as many as the others.
 
     Args:
-        whose: maps each run to its user.
+        whose: maps each to its user.
     """
-    of = dict[str, list[_Run]]()
+    of = dict[str, list[_One]]()
     for run, user in whose.items():
         of.setdefault(user, []).append(run)
     turns = zip_longest(*of.values())
@@ -125,8 +164,17 @@ def _dealt(whose: Mapping[_Run, str]) -> list[_Run]:
 
 
 def _to_be_read(job: SlurmJob) -> bool:
-    runs = job.state == "RUNNING" and job.start is not None
-    return runs and OPTED_OUT not in job.comment.split()
+    return job.state == "RUNNING" and job.start is not None and _is_open(job)
+
+
+def _is_open(job: SlurmJob) -> bool:
+    """Return whether the job's user has not opted out."""
+    return OPTED_OUT not in job.comment.split()
+
+
+def _array(job: SlurmJob) -> str:
+    """Return the number of a job, or of the array whose task it is: they have one script."""
+    return job.id.partition("_")[0]
 
 
 def submitted(line: str) -> list[str]:

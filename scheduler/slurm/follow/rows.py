@@ -42,6 +42,7 @@ _SHOWN = attrgetter(
     "memory_mib",
     "time_limit_s",
     "comment",
+    "work",
 )
 # what the rest of its row is made of, before anything is known of why it waits
 _REST = attrgetter(
@@ -64,7 +65,7 @@ def _json(job: SlurmJob, reason: SlurmReason) -> str:
 
 def submission(job: SlurmJob, vc: str) -> Submission:
     """Return a job of Slurm as a submission to the service."""
-    return Submission(**asked(job), vc=vc)
+    return Submission(**asked(job), vc=vc, work=job.work)
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
+from features.amounts import Work
 from features.clock import LAST_S
 from scheduler.core.cluster import MOST_GPUS
 from scheduler.slurm.read.job_states import OVER
@@ -88,6 +89,8 @@ class SlurmJob:
         gres: generic resources other than GPUs, asked for on each node, by name (and type).
         odd: names of its options that the policy `slurm` does not know.
         fault: fields and values that could not be read; these fields have their defaults.
+        work: the amount of work that its script asks for, which squeue does not show; None: not
+            known.
     """
 
     id: str
@@ -136,6 +139,7 @@ class SlurmJob:
     odd: tuple[str, ...] = ()
     fault: str = ""
     gres: tuple[tuple[str, int], ...] = ()
+    work: Work | None = None
 
     @property
     def held(self) -> bool:

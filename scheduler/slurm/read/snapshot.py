@@ -81,6 +81,7 @@ def job_of(job: SlurmJob, vc: str, *, typed: bool = True) -> Job:
         gpu_type=(job.gpu_type or None) if typed else None,
         time_limit_s=job.time_limit_s,
         profile=False,
+        work=job.work,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 import os
 import shlex
 from dataclasses import replace
@@ -13,9 +14,12 @@ import pytest
 from sqlalchemy import select
 
 from benchmarks.printed.__main__ import MOMENTS, NEAR, Played, drawn, good, play
+from features.amounts import Work
 from features.commands import of_command
 from features.progress import Progress
 from profiler.progress import apart
+from profiler.progress.wire import line_of, work_in
+from scheduler.core.durations import seconds_of
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs as job_rows
 from scheduler.slurm.follow import outputs as outputs_of
@@ -269,3 +273,80 @@ def test_who_waits_behind_a_job_hears_when_it_says_it_ends(store: Store, slurm: 
     assert start.start_p50 == pytest.approx(NOW + 6000.0, abs=1000.0)
     scene.look(again, waits)
     assert scene.follower._planner.progress == {}
+
+
+SCRIPT = "#!/bin/bash\n#SBATCH --gpus=1\nsrun python train.py --lr 0.1 --epochs {}\n"
+
+
+def test_what_the_script_of_a_waiting_job_asks_for_is_read_once_where_that_is_allowed(
+    slurm: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_of, script = list[str](), slurm.script
+
+    def counted(number: str) -> str:
+        read_of.append(number)
+        return script(number)
+
+    monkeypatch.setattr(slurm, "script", counted)
+    slurm.says |= {f"script {number}": SCRIPT.format(30) for number in ("7", "8_1", "9")}
+    slurm.says |= {"script 6": "#!/bin/bash\npython train.py --epochs $1\n"}
+    slurm.says |= {"submitted 6": "sbatch a.sh 40", "script 5": "python a.py --epochs 3\n" * 2}
+    waits = {"state": "PENDING", "start": None}
+    jobs = [job(number, **waits) for number in ("7", "8_1", "8_2", "6", "5")]
+    jobs += [job("9", comment=OPTED_OUT, **waits), job("4", state="COMPLETED")]
+    outputs = Outputs(cast(Slurm, slurm))
+    found = {one.id: one for one in outputs.with_work(jobs)}
+    assert list(found) == [one.id for one in jobs]
+    amounts = {number: one.work and one.work.amount for number, one in found.items()}
+    assert amounts == {"7": 30, "8_1": 30, "8_2": 30, "6": 40, "5": None, "9": None, "4": None}
+    assert sorted(read_of) == ["5", "6", "7", "8_1"]  # one of the array
+    again = outputs.with_work(jobs)
+    assert len(read_of) == 4
+    assert all(one is found[one.id] for one in again)  # what has not changed is the same
+    outputs.with_work([])
+    outputs.with_work(jobs[:1])
+    assert len(read_of) == 5  # it was gone: another may have its number
+    outputs.close()
+
+
+def test_a_second_run_is_foreseen_by_what_its_script_asks_for(store: Store, slurm: Told) -> None:
+    scene = twin(store)
+    scene.follower._outputs = Outputs(cast(Slurm, scene.slurm))
+    scene.slurm.says |= {"script 7": SCRIPT.format(30), "script 8": SCRIPT.format(90)}
+    scene.now = NOW
+    runs = job(gpus=8, **EVERYTHING)
+    scene.look(runs, after_s=3000.0)
+    over = replace(runs, state="COMPLETED", end=NOW + 3000.0)
+    waits = scene.job(8, gpus=8, user=ME, start=None)
+    scene.look(over, waits, after_s=60.0)
+    foreseen = scene.follower.memory.of("8")
+    assert foreseen is not None
+    assert foreseen.predicted_s is not None
+    assert seconds_of(foreseen.predicted_s) == pytest.approx(9000.0, rel=0.15)
+    scene.restart()  # it learns from what was written of the one that has ended
+    scene.follower._outputs = Outputs(cast(Slurm, scene.slurm))
+    scene.look(replace(waits, id="9"), after_s=60.0)
+    assert scene.follower.memory.of("9") is not None
+
+
+DIGESTS = ["0" * 16] * 3
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "[]",
+        "7",
+        "x" * 300,
+        "[" * 300,
+        '["epoch", -1, null, "a", "b", "c"]',
+        json.dumps(["step", float("inf"), None, *DIGESTS]),
+        json.dumps(["hour", 3, None, *DIGESTS]),
+        json.dumps(["step", 3, None, *DIGESTS[1:], "../"]),
+    ],
+)
+def test_an_amount_that_no_sound_reader_tells_is_none(line: str) -> None:
+    assert work_in(line) is None
+    work = Work("epoch", 3.0, None, *["0a" * 8] * 3)
+    assert work_in(line_of(work)) == work
