@@ -168,8 +168,9 @@ DEFAULT_FAMILIES: frozenset[str] = frozenset(FAMILIES) - {"identity", "odds"}
 
 
 class FeatureError(ValueError):
-    """Raised for an event, or a request for features, that contradicts what is recorded or known.
-    The message names the job or feature and the contradiction."""
+    """Raised for an event, a table or a request for features that cannot be right: it contradicts
+    what is recorded, or something in it is missing or impossible. The message says what is
+    wrong."""
 
 
 def features_of(

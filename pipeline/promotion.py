@@ -110,9 +110,9 @@ class Proposal:
 
     @property
     def outlook(self) -> str:
-        """Return a sentence on how many more weeks of jobs would probably decide, or that the
-        candidate is ahead in nothing; "" if the jobs suffice, or if the two were not
-        compared."""
+        """Return a sentence on how many more weeks of jobs it takes to tell that the candidate is
+        better, if it stays as far ahead, or that it is ahead in nothing. Return "" if the jobs
+        suffice to tell whether it is better or worse, or if the two were not compared."""
         if not self.undecided:
             return ""
         if self.weeks_more is None:

@@ -3,10 +3,10 @@ better there.
 
 Every candidate (one part of the policy switched off or set differently) is replayed on the
 first half of the jobs. Candidates with a lower mean JCT than the settings in force, and with a
-p99 wait that is not too long (`tail_holds`), are combined: the best one with the next, as long
-as that helps. The candidate with the lowest upper bound of its interval is then replayed on the
-second half, on which nothing was chosen. It is adopted only if it is better there beyond
-chance.
+p99 wait that is not too long (`tail_holds`), are combined up to four times: the best so far with
+the best single one that changes other settings. The candidate with the lowest upper bound of its
+interval is then replayed on the second half, on which nothing was chosen. It is adopted only if it
+is better there beyond chance.
 
 Other policies, as their authors describe them, are replayed on the same jobs. One that does better
 in both halves, by the same rules, is recommended, but not adopted: who runs it gives up the bound

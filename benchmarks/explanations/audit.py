@@ -259,9 +259,9 @@ class _Started(Exception):
 
 
 def audit(world: AuditWorld, data: Path, seed: int, wanted: int, *, judged: bool = True) -> Found:
-    """Simulate a world (a cluster with its jobs) and compare the explanations of `wanted` of its
-    waits with what is true there. With `judged` false, make as many forecasts instead. Return what
-    was found."""
+    """Simulate a world (a cluster with its jobs) and compare the explanations of about `wanted` of
+    its waits with what is true there. With `judged` false, only make forecasts for these waits.
+    Return what was found; without the shared data, only that the world was skipped."""
     if not (data / "packing").is_dir():
         return Found(world.name, skipped="without the shared data")
     began = time.process_time()

@@ -76,7 +76,8 @@ class Account:
                 self.left(d.job_id)
 
     def left(self, job_id: str) -> None:
-        """Remove a job that ended, or lost its GPUs, from the account."""
+        """Remove a job that ended, or lost its GPUs, from this record of which job is on which
+        GPUs."""
         self.held.pop(job_id, None)
         self.since.pop(job_id, None)
 

@@ -69,8 +69,9 @@ def thinned(data: Path, nodes: int, seed: int) -> Workload:
 
 
 def deep(nodes: int, jobs: int, seed: int) -> Workload:
-    """Return a workload of `jobs` jobs, most of one whole node and a few of half the cluster. A
-    load above 1 gives weeks of queue.
+    """Return a workload of `jobs` jobs: 37 % of them on one whole node, 2 % on half the cluster,
+    the others on less. They need as many GPU-seconds as the cluster has until the last submission,
+    at a rate that changes, so that a long queue forms.
 
     Durations are log-normal around a value for the job's size and script; each user has a few
     scripts. Submissions are a Poisson process whose rate changes from week to week.

@@ -90,7 +90,8 @@ class Paired:
         )
 
     def document(self) -> dict[str, Any]:
-        """Return all fields but the title, and the verdict, as plain JSON."""
+        """Return all fields but the title, and the verdict, as plain JSON. An empty unit is left
+        out."""
         found = {
             "candidate": self.candidate, "champion": self.champion, "gain": self.gain,
             "low": self.low, "high": self.high, "verdict": self.verdict,

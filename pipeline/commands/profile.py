@@ -42,7 +42,8 @@ def profile(
         str,
         typer.Option(
             help="GPUs to use, by number (0,1), as part of one (0:1, MIG) or by UUID. Default: "
-            "those of CUDA_VISIBLE_DEVICES, otherwise the first free one."
+            "those of CUDA_VISIBLE_DEVICES, otherwise the first free one (with --shared: the "
+            "first one)."
         ),
     ] = "",
     device: Annotated[

@@ -153,13 +153,15 @@ def promote(
         present, candidate = champion(registry), new or _candidate(version, back, registry)
         if shadow is not None:
             accepted(candidate, registry).save(shadow)
-            typer.echo(f"Version {candidate.number} is a shadow in {shadow}: pellucid beside.")
+            text = f"Version {candidate.number} is a shadow in {shadow}: pellucid beside."
+            _say(text, as_json, version=candidate.number, shadow=str(shadow))
             return
         named = yes and not preview and version is not None
         if named and present is not None and present.digest == candidate.digest:
             made = accepted(present, registry)  # perhaps it was broken off before it was saved
             made.save(out)
-            typer.echo(f"Version {present.number} is champion already.", err=as_json)
+            text = f"Version {present.number} is champion already."
+            _say(text, as_json, version=present.number, already=True)
             return
         if present is not None and present.number == candidate.number:
             raise UserError(f"version {candidate.number} is champion already")
@@ -240,6 +242,13 @@ def _candidate(version: str | None, back: bool, registry: Registry) -> Version:
             return one
     held = ", ".join(one.number for one in known) or "none"
     raise UserError(f"version {version}: {registry.name} has {held}; dvc repro registers one")
+
+
+def _say(text: str, as_json: bool, **found: object) -> None:
+    """Print a text; with `as_json`, print `found` as one JSON object and the text to stderr."""
+    if as_json:
+        typer.echo(json.dumps(found))
+    typer.echo(text, err=as_json)
 
 
 def _tell(proposal: Proposal, as_json: bool) -> None:

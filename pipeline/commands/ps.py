@@ -63,7 +63,10 @@ def ps(
         str | None, typer.Option(help="Only jobs of this virtual cluster (queue).")
     ] = None,
     owner: Annotated[
-        str | None, typer.Option(help="Only jobs of this user (operators only).")
+        str | None,
+        typer.Option(
+            help="Only jobs of this user. Whoever is no operator sees only their own jobs anyway."
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Largest number of jobs to list.")] = 200,
 ) -> None:

@@ -55,9 +55,9 @@ def report(
     """Write one HTML page about a trace, the models, the compared policies, and some decisions with
     their explanations.
 
-    The page can be read without network and without other files. Without an option, its section is
-    left out. Exit status 1 means that the page was written, but the numbers of a recorded
-    explanation contradict each other.
+    The page can be read without network and without other files. A section whose input is not
+    given is left out; without --trace, the jobs of --compare are described. Exit status 1 means
+    that the page was written, but the numbers of a recorded explanation contradict each other.
 
     Example:
 

@@ -46,8 +46,9 @@ def train(
         typer.Option(
             help=(
                 "How the pairs of --pairs shared a GPU: mps or time-slicing. A policy with another "
-                "sharing.mode does not use what is learned from them. Left out: time-slicing for a "
-                "folder of `pellucid colocate`, otherwise as the file says."
+                "sharing.mode does not use what is learned from them, unless its setting "
+                "sharing.unmeasured is true. Left out: time-slicing for a folder of `pellucid "
+                "colocate`, otherwise as the file says."
             )
         ),
     ] = None,

@@ -235,8 +235,8 @@ class AdapterConformance:
     # -- how it is read makes no difference --------------------------------------------------
 
     def test_cut_anywhere(self, tmp_path: Path) -> None:
-        """Check a truncated file: whole rows are kept, and the cut row or the whole file is
-        refused. A row that was cut before a value that may be empty counts as whole."""
+        """Check a truncated file: the cut loses no row but the one that it goes through. That row
+        may also be kept, if what is left of it is valid."""
         source = self.written(tmp_path, samples())
         file = self.adapter.files(source)[-1]
         content = file.read_bytes()

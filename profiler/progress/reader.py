@@ -507,9 +507,11 @@ class Reader:
     def _passed(
         self, main: Counter, inner: Counter | None, of: float
     ) -> tuple[float, float, float, float, float, float] | None:
-        """Return the last progress and the pace: (time in seconds, units done, seconds per unit,
-        relative error of that, share of a unit not seen yet, factor by which doubt widens it).
-        Return None if the pace is unknown.
+        """Return the last progress and the pace; None if the pace is unknown.
+
+        The tuple: time of the last progress (seconds), units done, seconds per unit, relative
+        error of these, share of a unit that work not seen yet (an evaluation) may add to it, least
+        factor by which the upper bound of what is left is multiplied for doubt.
         """
         begun, (at, n) = main.points[0][1], main.points[-1]
         within = main.within() if main.mark.unit in ("epoch", "fold") else 0.0

@@ -66,8 +66,8 @@ def sources() -> tuple[str, ...]:
 
 
 def greeting() -> bytes:
-    """Return the first message of a reader, which names the formats it knows. The service refuses a
-    reader with other formats, whose numbers would mean others here.
+    """Return the first message of a reader, with a checksum of the names of the formats it knows.
+    The service refuses a reader with another checksum, whose numbers would mean other formats here.
     """
     return b"ready %08x" % crc32("\n".join(sources()).encode())
 

@@ -48,7 +48,7 @@ class Settings:
         size: ``full``, or ``tiny`` for a CPU.
         solo_s, pair_s: seconds of a measurement of one configuration, and of a pair.
         settle_s: seconds that pass before each measurement.
-        min_repeats, max_repeats: fewest and most measurements of each item.
+        min_repeats, max_repeats: fewest good and most measurements of an item that fits.
         tolerance: a mean is tight when its 95 % confidence interval is within this share of it.
         threads: torch threads per worker on a CPU.
         fit: a pair is tried if both need at most this share of the GPU's memory together.

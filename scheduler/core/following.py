@@ -134,8 +134,8 @@ class Script:
         _predicted(policy, queued, d)
 
     def predicted_again(self, queued: QueuedJob) -> Decision | None:
-        """Return the recorded decision, not carried out yet, whose prediction of a waiting job
-        differs from the job's present one. Return None if there is none."""
+        """Return the first recorded decision about a job, of those not carried out yet, that holds
+        a prediction. Return None if there is none, or it is the job's present one."""
         of_job = self._of_job.get(queued.job.job_id, ())
         d = next((d for d in of_job if d.estimate_s is not None), None)
         return None if d is None or d.estimate_s == queued.predicted_s else d
@@ -367,8 +367,8 @@ def _profile(core: FollowingHost, queued: QueuedJob, d: Decision, now: float) ->
 
 
 def _leaves(core: FollowingHost, queued: QueuedJob) -> None:
-    """Remove a waiting job from its queue, or from the jobs that are held or that wait for other
-    jobs."""
+    """Remove a waiting job from its queue. Remove one that is in no queue from the profiling stage,
+    and from the jobs set aside because they cannot start on the cluster as it is."""
     queue = core.queues[queued.job.vc]
     if queued in queue:
         queue.remove(queued)

@@ -145,11 +145,13 @@ _FORMATS: dict[str, Callable[[float], str]] = {
     "pair_speed": lambda v: f"beside it this job would run at {percent(v)} of its speed alone",
     "pair_partner_speed": lambda v: f"the other job at {percent(v)} of its own",
     "left_s": lambda v: f"alone this job would run for another {duration(v)} (the mean)",
-    "partner_left_s": lambda v: f"the other job for another {duration(v)}",
+    "partner_left_s": lambda v: f"alone the other job would run for another {duration(v)}",
     "gain_s": _gain,
     "held_longer_s": lambda v: f"those GPUs would be in use {duration(v)} longer",
     "kept_out_jobs": lambda v: f"{count(int(v), 'job')} ahead in line might use those GPUs",
-    "hold_costs_s": lambda v: f"jobs ahead would wait {duration(v)} longer, added up",
+    "hold_costs_s": lambda v: (
+        f"sharing them would make jobs ahead wait {duration(v)} longer, added up"
+    ),
     "missed_nodes": lambda v: f"that job lacks {count(int(v), 'node')}",
     "waits_longer_s": lambda v: f"if the node stayed lent, jobs would wait {duration(v)} longer",
     "profiled_later_s": lambda v: f"jobs to be profiled wait {duration(v)} longer, added up",

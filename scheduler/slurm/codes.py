@@ -27,8 +27,9 @@ class Family(StrEnum):
 
 
 def family(reason: str) -> Family | None:
-    """Return what a limit counts whose reason code this is. Return None for a code that names no
-    limit."""
+    """Return what a limit counts, by a reason code that names the counted resource or jobs
+    (QOSGrpCpuLimit). Return None for every other code, also for AssociationJobLimit and its like,
+    which are in `CODES`."""
     match = _LIMIT.fullmatch(reason)
     if match is None or match["tres"] not in [*_TRES.split(), *_OF_JOBS.split()]:
         return None
@@ -78,7 +79,7 @@ def limit_codes() -> Iterator[str]:
     yield from (f"Max{one}RunMinsPer{of}" for one in left for of in ("User", "Account"))
 
 
-# Of codes that are no limits
+# Codes of which `family` returns None
 CODES: dict[str, str] = {
     "AccountNotAllowed": "its partition does not take its account",
     "AccountingPolicy": "a rule of accounting keeps it, of which Slurm does not say more",

@@ -385,6 +385,10 @@ def test_the_command_asks_refuses_goes_through_and_goes_back(
         assert asked(*again)[0] == 0
         assert (champion(registry), former_champion(registry)) == (one, two)
         assert Bundle.load(tmp_path / "bundle").digest == good.digest
+    assert '{"version": "1", "already": true}' in asked("1", "--yes", "--json")[1]
+    shadow = tmp_path / "shadow"
+    told = asked("2", "--shadow", str(shadow), "--json")[1].splitlines()
+    assert json.loads(told[0]) == {"version": "2", "shadow": str(shadow)}
     assert "is champion already" in asked("1")[1]
     assert "version 9 is not the former champion: 2 is" in asked("--back", "9", "--yes")[1]
     assert "version 9" in asked("9")[1]

@@ -105,8 +105,9 @@ class Authenticator:
         return viewer
 
     def may_send(self, request: Request) -> None:
-        """Raise Problem (401, 403) where the sender of a request may not send a large body. Called
-        before the body is read; its route checks the request itself later.
+        """Raise Problem (401, 403; 429 after too many wrong tokens) where the sender of a request
+        may not send a large body. Called before the body is read; its route checks the request
+        itself later.
         """
         if self._identify(request)[0].role is Role.VIEWER:
             raise Problem(403, "forbidden", "a viewer sees, and changes nothing")

@@ -145,7 +145,8 @@ class Writer:
         return self._put(together) if together else []
 
     def _put(self, together: Sequence[_Asked]) -> list[Future[Written]]:
-        """Hand what is written in one transaction to the thread that writes."""
+        """Hand what is written in one transaction to the thread that writes. Return the futures of
+        its parts, in order."""
         for asked in together:
             asked.done.set_running_or_notify_cancel()  # whoever leaves cannot take it back
         self._asked.put(together)

@@ -44,8 +44,8 @@ def check_time(store: Store, accepted: date | None) -> None:
 
 
 def _leapt(connection: Connection, clock: Clock, server: float | None) -> str:
-    """Return why the time of day cannot be right, as part of a sentence; "" where nothing
-    contradicts it.
+    """Return why the time of day seems to have leapt forward, as part of a sentence; "" where
+    nothing shows that.
 
     Args:
         server: the database server's time of day, seconds since the epoch, where it has one.

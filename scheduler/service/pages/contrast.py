@@ -82,8 +82,9 @@ def contrast(one: Bundle, other: Bundle, seen: Sequence[Ended], role: str) -> Co
 def _shapes(
     first: AdditiveModel, then: AdditiveModel
 ) -> tuple[tuple[tuple[Chart, Chart], ...], tuple[str, ...]]:
-    """Return the charts of the terms that differ most between two models, as pairs (first model,
-    other model). Also return a line for each term that only one of the models has.
+    """Return pairs of charts (first model, other model) of the terms of one feature that differ
+    most between the two models, at most `SHAPES` pairs. Also return a line for each term that only
+    one of the models has.
     """
     mine, others = _named(first), _named(then)
     apart = {

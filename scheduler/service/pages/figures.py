@@ -311,13 +311,13 @@ def _over_time(ended: Sequence[Outcome]) -> list[Chart]:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """One line of the calibration table: which share of some jobs (`kept`) started or ended no
-    later than forecast.
+    """One line of the calibration table: which share of some jobs (`kept`) started or ended at
+    most `GRACE_S` seconds (the time to start a process) later than forecast.
 
     Attributes:
         among: which jobs. aim: the share that should be, such as 0.9.
         batches: effective number of batches (jobs that a user sent together): n^2 / sum n_i^2.
-        kept_each: the mean over batches of the share that was no later than forecast.
+        kept_each: the mean over batches of that share.
     """
 
     text: str

@@ -108,8 +108,9 @@ class Models:
         return "" if last is None else str(last.body["digest"])
 
     def scored(self, memory: Memory, now: float) -> Sequence[Event]:
-        """Return an event for each job that came since the last poll, with the model and inputs of
-        its prediction; at most `MOST`, the others at later polls. Return [] without a model."""
+        """Return an event for each job that has not ended and was not scored by this process yet,
+        with the model and inputs of its prediction; at most `MOST`, the others at later polls.
+        Return [] without a model."""
         inner = memory.inner
         if self._store is None or not isinstance(inner, LiveEstimator) or inner.bundle is None:
             return []

@@ -438,8 +438,8 @@ class Ask:
 class Running:
     """A running job, which ends at `until` (its time limit) at the latest.
 
-    `listed` is the time since which Slurm has a record of it. For a task of an array, that is the
-    start of the task before it.
+    `listed` is the time since which Slurm has a record of it: the submission. For a task of an
+    array, it is the latest start among its running tasks, where there is one.
     """
 
     ask: Ask

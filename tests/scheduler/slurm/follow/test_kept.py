@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from features.amounts import Work
 from scheduler.core.decisions import Evidence
 from scheduler.core.durations import DurationDistribution
 from scheduler.slurm.follow import planner as planning
@@ -69,6 +70,7 @@ MAY_BE: Mapping[str, Sequence[Any]] = {
     "odd": ((), ("--switches",)),
     "fault": ("", "GRES"),
     "gres": ((), (("shard", 1),)),
+    "work": (None, Work("epoch", 90.0, 128.0, "program", "words", "rest")),
 }
 # sent together, as Slurm shows them
 RUNS = {"state": "RUNNING", "start": NOW - 10, **EVERYTHING}
