@@ -53,7 +53,8 @@ POLICY = "pellucid"
 LEVELS_OF = (("p10_s", 0.1), ("p50_s", 0.5), ("p90_s", 0.9))
 BUNDLE = "data/prebuilt/bundle"
 SAMPLES, AWAITED = 12, 6  # futures of a forecast, and waiting jobs that are forecast at a moment
-EVERY = 40  # decisions between two moments of forecasts
+APART_S = DAY_S / 3  # from one moment of forecasts to the next
+HORIZON_S = DAY_S  # a wait beyond it counts as one of it
 
 
 def chosen(count: int, *about: object) -> int:
@@ -349,49 +350,81 @@ def _coming(made: Scenario, memory: Memory, now: float) -> Piece:
     return found
 
 
-def foretold(seed: int, jobs: int, every: int = EVERY) -> dict[str, dict[tuple[float, str], float]]:
-    """Forecast the starts of waiting jobs at moments of one run, once for each assumption about
-    arrivals (unchanged, none, another virtual cluster's, known). Return the loss of each, by moment
-    and job.
+@dataclass(frozen=True, slots=True)
+class Foretold:
+    """One forecast of a start, and the start.
 
-    Args:
-        every: decisions between two moments.
+    Attributes:
+        waits_s: forecast p10, p50 and p90 of the wait from the moment of the forecast on, seconds;
+            at most `HORIZON_S`.
+        waited_s: the true wait from that moment on, at most `HORIZON_S`.
+    """
+
+    waits_s: tuple[float, ...]
+    waited_s: float
+
+    @property
+    def loss(self) -> float:
+        """The mean pinball loss of ln(1 + seconds) over p10, p50 and p90."""
+        return mean(
+            loss(level, at, self.waited_s)
+            for at, (_, level) in zip(self.waits_s, LEVELS_OF, strict=True)
+        )
+
+    def held(self, level: int) -> bool:
+        """Return whether the job had started by p10, p50 or p90 (`level` 0, 1, 2). A quantile at
+        the horizon holds: it says no more than that the job may start later.
+        """
+        return self.waited_s <= self.waits_s[level]
+
+
+def foretold(seed: int, jobs: int) -> dict[str, dict[tuple[float, str], Foretold]]:
+    """Forecast the starts of waiting jobs at moments of one run, once for each assumption about
+    arrivals (unchanged, none, another virtual cluster's, known). Return the forecasts by
+    assumption, moment and job.
+
+    Moments are `APART_S` apart, and each asks about jobs of one virtual cluster. Those of the first
+    day are left out, as no day of arrivals is known then, and those of the last `HORIZON_S` before
+    the last submission and after it: nobody comes after it, which would make "none" right. Waits
+    count up to `HORIZON_S` (a quantile of a wait that is cut there is the quantile, cut there), so
+    whatever can change a figure is submitted in the run.
     """
     made = world(seed, jobs)
     core = made.core(POLICY)
     memory = core.estimator = Memory(core.estimator)
     said: dict[str, dict[tuple[float, str], tuple[float, ...]]] = {how: {} for how in _ARRIVE}
     started: dict[str, float] = {}
-    seen = 0
+    due = made.workload.jobs[0].submit_time + DAY_S
+    last = made.workload.jobs[-1].submit_time - HORIZON_S
 
     def sink(decisions: list[Decision]) -> None:
-        nonlocal seen
+        nonlocal due
         started.update({d.job_id: d.time for d in decisions if d.action in STARTS})
-        before, seen = seen, seen + len(decisions)
-        waiting = [q.job.job_id for queue in core.queues.values() for q in queue]
-        if not decisions or before // every == seen // every or len(waiting) < 2:
+        queues = [[q.job.job_id for q in queue] for queue in core.queues.values() if len(queue) > 1]
+        if not queues or not decisions or not due <= decisions[-1].time <= last:
             return
         now = decisions[-1].time
-        awaited = [waiting[chosen(len(waiting), now, i)] for i in range(AWAITED)]
+        due = now + APART_S
+        waiting = queues[chosen(len(queues), now)]
+        awaited = {waiting[chosen(len(waiting), now, i)] for i in range(AWAITED)}
         coming = _coming(made, memory, now)
         for how, change in _ARRIVE.items():
-            futures = Futures(core, memory, now, seed=seed)
+            futures = Futures(core, memory, now, seed=seed, horizon_s=HORIZON_S)
             futures.__dict__["beliefs"] = change(futures.beliefs, coming)
-            for job_id, one in futures.forecast(set(awaited), samples=SAMPLES).items():
-                if one.start_p10 is not None and one.start_p50 and one.start_p90:
+            for job_id, one in futures.forecast(awaited, samples=SAMPLES).items():
+                if one.samples:
                     quantiles = one.start_p10, one.start_p50, one.start_p90
-                    said[how][now, job_id] = tuple(at - now for at in quantiles)
+                    said[how][now, job_id] = tuple(
+                        HORIZON_S if at is None else min(HORIZON_S, at - now) for at in quantiles
+                    )
 
     made.play(core, sink=sink)
     common = set.intersection(*(set(of) for of in said.values()))
     return {
         how: {
-            key: mean(
-                loss(level, at, started[key[1]] - key[0])
-                for at, (_, level) in zip(of[key], LEVELS_OF, strict=True)
-            )
-            for key in common
-            if key[1] in started
+            (now, job_id): Foretold(of[now, job_id], min(HORIZON_S, started[job_id] - now))
+            for now, job_id in sorted(common)
+            if job_id in started
         }
         for how, of in said.items()
     }
@@ -411,21 +444,13 @@ def verdict(more: Sequence[float]) -> dict[str, float | str]:
     return {"more": round(much, 4), "within": round(sure, 4), "verdict": says}
 
 
-def compared(part: str, seeds: Sequence[int], jobs: int, every: int = EVERY) -> dict[str, Any]:
+def compared(part: str, seeds: Sequence[int], jobs: int) -> dict[str, Any]:
     """Run with a part unchanged, constant and shuffled. Return how much worse each figure gets when
     the part is falsified.
     """
     if part == "arrivals":
-        losses = [one for seed in seeds if (one := foretold(seed, jobs, every))[""]]
-        return {
-            how: {
-                "start forecasts": verdict(
-                    [mean(one[how].values()) - mean(one[""].values()) for one in losses]
-                ),
-                "forecasts": sum(len(one[how]) for one in losses),
-            }
-            for how in ("constant", "shuffled", "known")
-        }
+        draws = [one for seed in seeds if (one := foretold(seed, jobs))[""]]
+        return {how: forecasts_of(draws, how) for how in _ARRIVE}
     whole = part if part == "glass" else "durations"
     plain_runs = [as_it_is(whole, seed, jobs) for seed in seeds]
     found = {}
@@ -439,6 +464,28 @@ def compared(part: str, seeds: Sequence[int], jobs: int, every: int = EVERY) -> 
     return found
 
 
+def forecasts_of(
+    draws: Sequence[dict[str, dict[tuple[float, str], Foretold]]], how: str
+) -> dict[str, Any]:
+    """Return how forecasts of several draws turned out under one assumption about arrivals: their
+    loss, how much more it is than with nothing changed, and the shares held by p50 and p90.
+    """
+    every = [one for draw in draws for one in draw[how].values()]
+    losses = [
+        [mean(one.loss for one in draw[which].values()) for which in (how, "")] for draw in draws
+    ]
+    return {
+        "start forecasts": verdict([this - plain for this, plain in losses]),
+        "loss": round(mean(this for this, _ in losses), 4) if losses else None,
+        "forecasts": len(every),
+        **{
+            f"{name} held": round(mean(one.held(at) for one in every), 3)
+            for at, name in ((1, "p50"), (2, "p90"))
+            if every
+        },
+    }
+
+
 def _more(these: dict[str, float], those: dict[str, float]) -> float:
     common = these.keys() & those.keys()
     return mean(these[job] - those[job] for job in common) if common else 0.0
@@ -449,12 +496,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--jobs", type=int, default=1500)
-    parser.add_argument("--every", type=int, default=EVERY, help="decisions between forecasts")
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     given = parser.parse_args(arguments)
     found = {}
     for part in given.parts:
-        found[part] = compared(part, given.seeds, given.jobs, given.every)
+        found[part] = compared(part, given.seeds, given.jobs)
         print(*_lines(part, found[part]), sep="\n", file=sys.stderr if given.json else sys.stdout)
     if given.json:
         print(json.dumps({"seeds": given.seeds, "jobs": given.jobs, "parts": found}, indent=1))

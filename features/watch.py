@@ -84,6 +84,13 @@ class Alarm:
         """Return the kind of group that the alarm is about, one of `KINDS`."""
         return next(kind for begins, kind in _KINDS.items() if self.group.startswith(begins))
 
+    @property
+    def name(self) -> str:
+        """Return the name of the virtual cluster, user, size or GPU type; "" for all jobs."""
+        return next(
+            self.group.removeprefix(begins) for begins in _KINDS if self.group.startswith(begins)
+        ).removeprefix(ALL)
+
 
 def unlike(jobs: Sequence[Seen], now: float) -> list[Alarm]:
     """Return alarms about the jobs submitted from a day before `now` on, compared with those of up
@@ -182,8 +189,9 @@ class Watch:
         return found
 
     def alarms(self, recent: Iterable[Seen]) -> list[Alarm]:
-        """Return the alarms about jobs that were submitted after the past, those with most evidence
-        first, except that an alarm about a silence comes before all others."""
+        """Return the alarms about jobs that were submitted after the past: of a silence, then
+        those with most evidence, but of users last: what changes in a virtual cluster changes for
+        its users, too."""
         jobs = sorted(recent, key=lambda job: job.submitted)
         silent = self._silence(jobs)
         return [*silent, *self._found(jobs, self._limits)]
@@ -226,7 +234,7 @@ class Watch:
                     found.append(alarm)
         moved = self._moved(observed)
         found += [moved] if moved is not None else []
-        return sorted(found, key=lambda alarm: -alarm.sum)
+        return sorted(found, key=lambda alarm: (alarm.group.startswith(USER), -alarm.sum))
 
     def _questions(self, group: str) -> Iterable[tuple[str, Says]]:
         """Yield (change in words, function) for each change that is looked for in `group`. The

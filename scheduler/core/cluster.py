@@ -312,12 +312,10 @@ class Pool:
 
         Args:
             among: bit mask of the nodes that may be used; all by default.
-            per_node: GPUs on each node of `among`, if those are alike but other nodes differ. Where
-                nodes of the pool differ and this is not given, a job larger than any node may get
-                GPUs outside of `among`.
+            per_node: GPUs on each node of `among`, if those are alike but other nodes differ.
         """
         if per_node is None and len(self._of_size) > 1 and gpus > self.per_node:
-            return _spread(self, gpus)
+            return _spread(self, gpus, among)
         per_node = per_node or self.per_node
         if gpus > self.free:
             return None
@@ -505,19 +503,19 @@ def _place_whole(pool: Pool, gpus: int, among: int, per_node: int) -> Placement 
     return placement
 
 
-def _spread(pool: Pool, gpus: int) -> Placement | None:
+def _spread(pool: Pool, gpus: int, among: int) -> Placement | None:
     """Return a placement of a job on nodes of several sizes, the largest first, as `Pool.place`
-    does; None where there is none."""
+    does, on nodes of the bit mask `among`; None where there is none."""
     placement: Placement = []
     taken, left = 0, gpus
     for size in sorted(filter(None, pool._of_size), reverse=True):
-        idle = pool._idle(size)
+        idle = pool._idle(size) & among
         while idle and left >= size:
             low = idle & -idle
             placement.append((low.bit_length() - 1, (1 << size) - 1))
             taken, idle, left = taken | low, idle ^ low, left - size
     for k in range(pool.per_node, left - 1, -1) if left else ():
-        if mask := pool._by_free[k] & ~taken:
+        if mask := pool._by_free[k] & among & ~taken:
             node = (mask & -mask).bit_length() - 1
             return [*placement, (node, _lowest(pool.open_on(node), left))]
     return None if left else placement

@@ -37,6 +37,7 @@ class KnownJob:
         depends_since: time since when the job waits for other jobs to end; None: it does not.
         failed: id of a job that had to succeed and failed; "": none.
         progress: the progress that the job reports, with its total duration.
+        unread: whether nobody reads why it was decided as it was.
     """
 
     job: Job
@@ -54,6 +55,7 @@ class KnownJob:
     depends_since: float | None = None
     failed: str = ""
     progress: Progress | None = None
+    unread: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -205,8 +207,7 @@ class Nodes:
     def too_large(self, job: Job) -> bool:
         """Return whether a job asks for more GPUs than its virtual cluster has, or for fewer than
         any job must ask for."""
-        least = 0 if self._core.policy.capabilities.places_cpus else 1
-        return not least <= job.gpus <= self.capacity.get(job.vc, -1)
+        return not self._least() <= job.gpus <= self.capacity.get(job.vc, -1)
 
     def refusal(self, job: Job) -> Reason | None:
         """Return why a job can never start on the cluster as it is, or None when it can."""
@@ -233,7 +234,11 @@ class Nodes:
         stay, node_vc = self._once_changed(), self._core.cluster.node_vc
         lent = {n for n in self._lent & stay.keys() if stay[n].vc == node_vc[n]}
         gpus = sum(has.gpus for n, has in stay.items() if has.vc == job.vc and n not in lent)
-        return not 0 < job.gpus <= gpus
+        return not self._least() <= job.gpus <= gpus
+
+    def _least(self) -> int:
+        """Return the fewest GPUs that a job may ask for."""
+        return 0 if self._core.policy.capabilities.places_cpus else 1
 
     def _once_changed(self) -> dict[int, Node]:
         """Return the nodes, by number, as they will be once all pending changes are made."""
@@ -287,13 +292,35 @@ class Nodes:
             core.profiling.add(queued)
             return
         if known.queued_before:
-            core.policy.prepare(queued, now, core.estimator)
+            core.policy.prepare(queued, now, core.estimator, logged=known.unread)
         if placement:
             self._adopt_run(known, placement, now if known.since is None else known.since)
         else:
             core.waiting.recheck = True
             core.queues[job.vc].add(queued)
             core.touch(job.vc)
+
+    def adopt_waiting(
+        self, job: Job, order: int, now: float, *, priority: int = 0, unread: bool = False
+    ) -> QueuedJob:
+        """Take over a job that waits in its queue in another core, as `adopt` does, and return it.
+        It joins its queue here with `line_up`. See `KnownJob` for the arguments."""
+        core = self._core
+        queued = core.jobs[job.job_id] = QueuedJob(job, order, priority)
+        core.arrivals = max(core.arrivals, order + 1)
+        core.waiting.adopted(job)
+        core.policy.prepare(queued, now, core.estimator, logged=unread)
+        return queued
+
+    def line_up(self, jobs: Iterable[QueuedJob]) -> None:
+        """Put jobs into their queues that `adopt_waiting` returned, all of a queue at once."""
+        core, lines = self._core, dict[str, list[QueuedJob]]()
+        for queued in jobs:
+            lines.setdefault(queued.job.vc, []).append(queued)
+        for vc, line in lines.items():
+            core.waiting.recheck = True
+            core.queues[vc].extend(line)
+            core.touch(vc)
 
     def _adopt_run(self, known: KnownJob, placement: Placement, start: float) -> None:
         core, job = self._core, known.job

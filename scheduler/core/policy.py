@@ -225,8 +225,8 @@ class Policy:
         job joins its queue.
 
         Args:
-            logged: whether a log is followed, from which the caller takes the job's evidence: what
-                would only make evidence may be left out.
+            logged: whether nobody reads the evidence that this makes, because a log is followed
+                that has it, say: what would only make evidence may be left out.
 
         Raise PolicyViolation where the policy's key is not a number.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -178,6 +178,11 @@ class JobMemory:
         return queued
 
 
+def _place(queued: QueuedJob) -> tuple[int, float, int]:
+    """Return what a queue is sorted by, as `QueuedJob.__lt__` compares."""
+    return -queued.priority, queued.key, queued.seq
+
+
 class Index(Protocol):
     """Data that a policy keeps about a queue's jobs. The queue calls these methods on each
     change."""
@@ -215,6 +220,15 @@ class Queue:
         self.insert(queued)
         self.fresh.append(queued)
 
+    def extend(self, jobs: Sequence[QueuedJob]) -> None:
+        """Add jobs, as `add` does with each of them in turn."""
+        if self.index is None:
+            self._jobs = sorted([*self._jobs, *jobs], key=_place)
+            self.fresh += jobs
+        else:
+            for queued in jobs:
+                self.add(queued)
+
     def insert(self, queued: QueuedJob) -> None:
         """Put a job back into its place in the queue."""
         insort(self._jobs, queued)
@@ -237,7 +251,7 @@ class Queue:
 
     def replace(self, jobs: list[QueuedJob]) -> None:
         """Replace the waiting jobs by `jobs`, and sort them. Used by policies that change keys."""
-        self._jobs = sorted(jobs, key=lambda one: (-one.priority, one.key, one.seq))
+        self._jobs = sorted(jobs, key=_place)
         self.resorted = True
         if self.index is not None:
             self.index.reordered()

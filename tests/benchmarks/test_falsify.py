@@ -7,8 +7,19 @@ from random import Random
 import numpy as np
 import pytest
 
+from benchmarks import falsify
 from benchmarks.drift import BUGS, changed_groups
-from benchmarks.falsify import PARTS, LevelState, falsified, loss, verdict
+from benchmarks.falsify import (
+    PARTS,
+    Foretold,
+    LevelState,
+    falsified,
+    forecasts_of,
+    foretold,
+    loss,
+    verdict,
+    world,
+)
 from benchmarks.falsify_trace import Inputs
 from benchmarks.falsify_trace import falsified as falsified_of
 from features.job import Job
@@ -54,6 +65,34 @@ def test_worse_is_more_than_chance() -> None:
     assert verdict([5.0])["verdict"] == "no more than chance"
     assert loss(0.9, 10.0, 100.0) > loss(0.9, 100.0, 10.0) > 0.0
     assert set(PARTS) >= {"durations", "user", "speeds", "scores", "arrivals"}
+
+
+def test_starts_are_forecast_while_jobs_still_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the last submission nobody comes: to expect nobody would be right there for nothing."""
+    for name, value in {"APART_S": 4 * 3600.0, "HORIZON_S": 12 * 3600.0, "SAMPLES": 10}.items():
+        monkeypatch.setattr(falsify, name, value)
+    submitted = [job.submit_time for job in world(0, 700).workload.jobs]
+    found = foretold(0, 700)
+    assert set(found) == {"", "constant", "shuffled", "known"}
+    moments = {now for now, _ in found[""]}
+    assert moments
+    assert min(moments) >= submitted[0] + 86_400.0
+    assert max(moments) <= submitted[-1] - 12 * 3600.0
+    assert all(found[how].keys() == found[""].keys() for how in found)
+    every = [one for of in found.values() for one in of.values()]
+    assert all(0.0 <= at <= 12 * 3600.0 for one in every for at in (*one.waits_s, one.waited_s))
+    assert found["constant"] != found[""]
+    told = forecasts_of([found], "constant")
+    assert told["forecasts"] == len(found[""])
+    assert told["start forecasts"]["more"] != 0.0
+
+
+def test_a_wait_counts_as_long_as_what_comes_is_known() -> None:
+    end = falsify.HORIZON_S
+    late = Foretold((60.0, 3600.0, end), end)
+    assert [late.held(level) for level in range(3)] == [False, False, True]
+    assert late.loss > Foretold((60.0, end, end), end).loss
+    assert Foretold((7200.0,) * 3, 7200.0).loss == 0.0
 
 
 def test_a_planted_bug_changes_what_it_is_named_for() -> None:

@@ -48,6 +48,27 @@ def test_usual_days_are_not_spoken_of(watch: Watch, seed: int) -> None:
     assert watch.alarms(day_of(14, Random(seed))) == []
 
 
+def test_a_virtual_cluster_is_named_before_its_users() -> None:
+    def of(number: int, times: float, random: Random) -> list[Seen]:
+        return [
+            job._replace(
+                seconds=times * job.seconds, user="eve" if random.random() < 0.5 else "fay"
+            )
+            if job.vc == "speech"
+            else job
+            for job in day_of(number, random)
+        ]
+
+    random = Random(0)
+    watch = Watch([job for number in range(14) for job in of(number, 1.0, random)])
+    alarms = watch.alarms(of(14, 60.0, random))
+    kinds, most = [alarm.kind for alarm in alarms], max(alarms, key=lambda alarm: alarm.sum)
+    assert most.kind == "user", "of whom there is most evidence"
+    assert most.name in ("eve", "fay")
+    assert kinds.index("virtual cluster") < kinds.index("user")
+    assert next(alarm.name for alarm in alarms if alarm.kind == "virtual cluster") == "speech"
+
+
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_a_unit_in_one_virtual_cluster_is_found_there(watch: Watch, seed: int) -> None:
     jobs = [

@@ -1,5 +1,5 @@
-"""Turns requests that change something into events. The events of one request may be committed in
-more than one transaction.
+"""Turns requests that change something into events. The events of one request are committed in one
+transaction; only the tasks of an array may be submitted in several.
 """
 
 from __future__ import annotations
@@ -373,11 +373,10 @@ class Changes:
         self._writer.close()
 
     def write(self, events: Iterable[Event]) -> None:
-        """Append events to the log, together with those of other requests, and return once all are
-        committed. They may be committed in more than one transaction. Raise the error of the first
-        that could not be written.
+        """Append events to the log in one transaction, together with those of other requests, and
+        return once all are committed. Raise where they could not be written; then none is.
         """
-        for done in [self._writer.append(event) for event in events]:
+        for done in self._writer.append_all(events):
             done.result()
 
     def append(self, kind: Kind, actor: str, job_id: str = "", **body: Any) -> None:

@@ -7,7 +7,7 @@ before their own event is committed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from math import inf
@@ -25,7 +25,7 @@ from scheduler.service.log.store.payloads import Payload, bytes_of
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import idempotency, jobs, payloads
 
-MOST = 256  # events of one transaction
+MOST = 256  # events of one transaction; a request that has more has one of its own
 APART_S = 0.01  # at least, from one transaction to the next: others write, too
 COUNT_S = 10.0  # waiting jobs of a user are counted again after this; when there was no room,
 COUNT_FULL_S = 1.0  # after this
@@ -115,7 +115,7 @@ class Writer:
 
     def __init__(self, store: Store):
         self._store = store
-        self._asked: SimpleQueue[_Asked | None] = SimpleQueue()
+        self._asked: SimpleQueue[Sequence[_Asked] | None] = SimpleQueue()
         self._lock = Lock()
         self._thread: Thread | None = None
         self._waiting: dict[str, _Waiting] = {}  # by actor
@@ -134,14 +134,26 @@ class Writer:
         The future raises Problem: 422 when the idempotency key was used for another request, 429
         when the submitter has no `room` for one more job.
         """
-        asked = _Asked(event, once, room or Room(), payload)
-        asked.done.set_running_or_notify_cancel()  # whoever leaves cannot take it back
-        self._asked.put(asked)
+        (done,) = self._put([_Asked(event, once, room or Room(), payload)])
+        return done
+
+    def append_all(self, events: Iterable[Event]) -> list[Future[Written]]:
+        """Append events in one transaction: all of them, or none. None may submit a job. Return a
+        future for each that is done once they are committed.
+        """
+        together = [_Asked(event, None, Room(), None) for event in events]
+        return self._put(together) if together else []
+
+    def _put(self, together: Sequence[_Asked]) -> list[Future[Written]]:
+        """Hand what is written in one transaction to the thread that writes."""
+        for asked in together:
+            asked.done.set_running_or_notify_cancel()  # whoever leaves cannot take it back
+        self._asked.put(together)
         with self._lock:
             if self._thread is None:
                 self._thread = Thread(target=self._work, name="writer", daemon=True)
                 self._thread.start()
-        return asked.done
+        return [asked.done for asked in together]
 
     def close(self) -> None:
         """Write all requested changes to the log, then stop the thread."""
@@ -154,12 +166,15 @@ class Writer:
     def _work(self) -> None:
         going_on = True
         while going_on:
-            batch = [self._asked.get()]
-            while len(batch) < MOST and not self._asked.empty():
-                batch.append(self._asked.get())
-            going_on = None not in batch
+            batch, together = list[_Asked](), self._asked.get()
+            while together is not None:
+                batch += together
+                if len(batch) >= MOST or self._asked.empty():
+                    break
+                together = self._asked.get()
+            going_on = together is not None
             began = monotonic()
-            self._write([asked for asked in batch if asked is not None])
+            self._write(batch)
             if going_on:
                 sleep(max(0.0, APART_S - (monotonic() - began)))
 

@@ -12,6 +12,7 @@ import json
 import re
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -225,14 +226,17 @@ class Proposals:
         raise NoProposal("There is no such proposal.")
 
     def each(self) -> list[Proposal]:
-        """Return all proposals, the latest first."""
+        """Return all proposals, the latest first. One that cannot be read is left out."""
         try:
             names = [one.name for one in self.folder.iterdir() if WORD.fullmatch(one.name)]
         except OSError:
             return []
         names.sort(key=lambda name: -int(name.partition("-")[0]))
-        there = [name for name in names if (self.folder / name / PROPOSED).exists()]
-        return [self.one(name) for name in there]
+        found = []
+        for name in names:
+            with suppress(NoProposal):
+                found.append(self.one(name))
+        return found
 
 
 def _new_name(now: float, digest: str) -> str:

@@ -18,6 +18,7 @@ from starlette.responses import HTMLResponse, Response
 
 from features.codec import Json
 from features.survival import History
+from features.watch import Alarm
 from scheduler.backends.local.usage import read_usage
 from scheduler.charts.chart import Chart
 from scheduler.charts.histories import pictures
@@ -90,6 +91,7 @@ def now(request: Request, viewer: Asking, vc: str = "", after: str = "") -> Resp
         here="/",
         build=lambda queries: {
             "b": board(queries, vc, after),
+            "odd": unlike_before(request, viewer),
             "others": others,
             "groups": GROUPS,
             "submits": may_act(request, viewer),
@@ -416,6 +418,18 @@ def fairness(request: Request, viewer: Asking, period: str = "week", least: str 
     return show(request, viewer, template="fairness.html", here="/fairness", build=build)
 
 
+def unlike_before(request: Request, viewer: Viewer) -> Sequence[Alarm]:
+    """Return the alarms about jobs of the last day that are unlike those of the weeks before; none
+    for a viewer who does not see all jobs.
+    """
+    if not viewer.sees_all:
+        return ()
+    store: Store = request.app.state.store
+    with store.reading() as connection:
+        found: Sequence[Alarm] = request.app.state.metrics.unlike(connection)
+    return found
+
+
 @router.get("/models")
 def models_page(request: Request, viewer: Asking) -> Response:
     """Show what the models in use learned, and whether jobs still look like their training data."""
@@ -427,12 +441,11 @@ def models_page(request: Request, viewer: Asking) -> Response:
         store: Store = request.app.state.store
         with store.reading() as connection:
             beside = standing(connection, settings.state_dir / "bundles", settings.shadow)
-            odd = request.app.state.metrics.unlike(connection) if viewer.sees_all else ()
         page = models(
             bundle,
             live,
             queries.outcomes(),
-            odd=odd,
+            odd=unlike_before(request, viewer),
             sees_names=viewer.sees_all,
             follows=settings.follows,
             digest=queries.bundle_digest(),

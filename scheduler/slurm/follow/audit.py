@@ -85,6 +85,7 @@ class Audit:
     def __init__(self) -> None:
         self.withdrawn: dict[str, Kind] = {}
         self.refuted: list[str] = []
+        self._seen: Mapping[str, SlurmJob] = {}  # as they waited at the last poll
         self._asked: dict[str, SlurmJob] = {}  # as they were when something was claimed first
         self._soon: dict[str, float] = {}  # since when a start at once is foreseen
         self._never: dict[str, SlurmJob] = {}  # of which no start is foreseen
@@ -106,7 +107,12 @@ class Audit:
             if _ALIKE(was) == _ALIKE(replace(job, req_nodes=was.req_nodes)):
                 self._came[_ALIKE(was)] = job.start or snapshot.now
         self._came = {of: at for of, at in self._came.items() if at > snapshot.now - KEPT_S}
-        over = {j for j, was in self._asked.items() if j in waiting and changed(was, waiting[j])}
+        over = {
+            j
+            for j, job in waiting.items()
+            if job is not self._seen.get(j) and j in self._asked and changed(self._asked[j], job)
+        }
+        self._seen = waiting
         for since in (self._asked, self._soon, self._never, self._room):
             for job_id in [j for j in since if j not in waiting or j in over]:
                 del since[job_id]

@@ -24,7 +24,7 @@ from scheduler.slurm.follow.reasons import reasons
 from scheduler.slurm.read.parse import Node, SlurmJob
 from scheduler.slurm.read.shape import Shape
 from scheduler.slurm.read.site import Asks
-from scheduler.slurm.read.snapshot import Asking, Before, ClusterSnapshot, build_snapshot
+from scheduler.slurm.read.snapshot import Asking, Before, ClusterSnapshot, Jobs, build_snapshot
 from scheduler.slurm.reason import SlurmReason
 from scheduler.slurm.twin.passes import JobFault
 from scheduler.slurm.twin.policy import Slurm
@@ -95,7 +95,7 @@ class Planner:
     def begin(self) -> None:
         """Drop all that was learned about durations."""
         self.memory = Memory(LiveEstimator(), asks=True)
-        self.asking, self._asks = Asking(self.memory), Asks()
+        self.asking, self._asks, self._jobs = Asking(self.memory), Asks(), Jobs()
 
     @property
     def by_slurm(self) -> bool:
@@ -119,6 +119,7 @@ class Planner:
         """Update the shape with nodes that were added, changed or removed. Partitions that a job
         names together become one virtual cluster."""
         jobs = list(jobs)
+        self._jobs.forget({job.id for job in jobs})
         self._together |= {job.partition for job in jobs if "," in job.partition}
         self._together |= _of_parts(jobs)
         seen = self.nodes, len(self._together)
@@ -160,7 +161,13 @@ class Planner:
                     now=now,
                     by_slurm=self.by_slurm,
                     site=self.site,
-                    before=Before(self._asks, before, faults, self.progress),
+                    before=Before(
+                        asks=self._asks,
+                        jobs=self._jobs,
+                        reasons=before,
+                        faults=faults,
+                        progress=self.progress,
+                    ),
                 )
             except JobFault as found:
                 job_id = found.job_id
@@ -175,7 +182,7 @@ class Planner:
         """Return a snapshot of the queue after one simulated pass of Slurm at `now`, in which every
         job that can start has started."""
         site = replace(self.site, backfilled=None) if self.site is not None else None
-        before = Before(progress=self.progress)
+        before = Before(jobs=self._jobs, progress=self.progress)
         return build_snapshot(
             core=self._core(),
             shape=self.shape,
@@ -190,7 +197,7 @@ class Planner:
     def own(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
         """Return a snapshot in which Pellucid's own policy has decided about these jobs."""
         core = self._cores.own(self.shape.spec, self.asking)
-        before = Before(progress=self.progress)
+        before = Before(jobs=self._jobs, progress=self.progress, unread=True)
         return build_snapshot(core, self.shape, jobs, self.nodes, now=now, before=before)
 
     def _core(self) -> Core:

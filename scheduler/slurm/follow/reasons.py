@@ -97,7 +97,7 @@ def _within_limits(
     """
     before: dict[str, set[str]] = {}
     placed: dict[str, SlurmReason] = {}
-    for ranked in line:
+    for ranked in line if any(one.limit for one in found.values()) else ():
         reason = found.get(ranked.ask.job_id)
         hit = reason.limit if reason is not None else None
         if reason is None or hit is None:
@@ -117,7 +117,7 @@ def _in_turn(found: Mapping[str, SlurmReason], line: Sequence[Ranked]) -> dict[s
     """
     ahead: dict[tuple[str, ...], set[str]] = {}
     counted: dict[str, SlurmReason] = {}
-    for ranked in line:
+    for ranked in line if any(one.lapsed for one in found.values()) else ():
         ask, reason = ranked.ask, found.get(ranked.ask.job_id)
         if reason is not None and reason.lapsed:
             by_account = ask.account if reason.code.startswith("Assoc") else ask.qos
@@ -226,7 +226,8 @@ def _reason(
         never: the limit that the job exceeds by its own request. Backfill says of such a job that
             it waits for nodes; only the next main pass names the limit.
     """
-    ask, plain = policy.asked(job.id), briefly(replace(job, reason=word))
+    ask = policy.asked(job.id)
+    plain = briefly(job if job.reason == word else replace(job, reason=word))
     hit = pending.hit if pending is not None else never if word in CAPACITY else None
     if (found := _by_request(plain, job, ask, policy)) is not None:
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from features.codec import decode, encode
@@ -17,6 +17,8 @@ from scheduler.slurm.follow.histories import Over
 from scheduler.slurm.follow.reasons import briefly
 from scheduler.slurm.follow.standing import (
     STARTED,
+    Place,
+    Standing,
     Standings,
     asked,
     named,
@@ -42,6 +44,17 @@ _SHOWN = attrgetter(
     "comment",
     "work",
 )
+# what the rest of its row is made of, before anything is known of why it waits
+_REST = attrgetter(
+    "state",
+    "reason",
+    "dependency",
+    "reservation",
+    "num_nodes",
+    "eligible",
+    "account",
+    "qos",
+)
 
 Rows = dict[str, JobColumns]
 
@@ -55,15 +68,55 @@ def submission(job: SlurmJob, vc: str) -> Submission:
     return Submission(**asked(job), vc=vc, work=job.work)
 
 
+@dataclass(slots=True)
+class _Kept:
+    """What was made of a job as Slurm showed it, to be used again.
+
+    Attributes:
+        plain: its row before the core has decided about it.
+        row: its row while it waits, and `made_of`: the place and the text of which it was made.
+        why: why it waits, and `text`: the same as JSON.
+    """
+
+    job: SlurmJob
+    plain: JobColumns
+    why: SlurmReason | None = None
+    text: str = ""
+    row: JobColumns | None = None
+    made_of: tuple[Place, str | None] | None = None
+
+    def says(self, why: SlurmReason) -> str:
+        """Return as JSON why the job waits."""
+        if self.why is None or self.why != why:
+            self.why, self.text = why, _json(self.job, why)
+        return self.text
+
+    def waits(self, place: Place, text: str | None) -> JobColumns:
+        """Return the row of the job, which waits at a place in a queue. `text` says why, as
+        JSON."""
+        if self.row is None or self.made_of != (place, text):
+            self.made_of = place, text
+            more: JobColumns = {
+                "phase": Phase.QUEUED.value,
+                "reason": place.reason,
+                "priority": place.priority,
+                "key": place.key,
+                "estimate_s": place.estimate_s,
+                "slurm": text,
+            }
+            self.row = self.plain | more
+        return self.row
+
+
 class JobRows:
     """The rows of jobs, poll after poll. A job that has not changed since the last poll (the same
-    object) is not encoded again."""
+    object) is not encoded again, and its row is the same object where it says the same."""
 
     def __init__(self, vc_of: Callable[[str], str] = str) -> None:
         self.rows: Rows = {}  # as they were written last
         self.unread: Mapping[str, str] = {}  # why nothing is known of how far a job is
         self._vc_of = vc_of
-        self._plain: dict[str, tuple[SlurmJob, JobColumns]] = {}
+        self._kept: dict[str, _Kept] = {}
 
     def of(
         self, snapshot: ClusterSnapshot, why: Mapping[str, SlurmReason], *, by_slurm: bool
@@ -75,50 +128,64 @@ class JobRows:
             by_slurm: show Slurm's priorities.
         """
         standings = Standings(snapshot, by_slurm=by_slurm)
+        kept = {}
         found: Rows = {}
-        plain: dict[str, tuple[SlurmJob, JobColumns]] = {}
         for job in (
             *snapshot.running.values(),
             *snapshot.waiting.values(),
             *snapshot.aside.values(),
         ):
-            known, vc = self._plain.get(job.id), snapshot.shape.vc_of(job.partition)
-            if known is None or known[0] is not job or known[1]["vc"] != vc:
-                same = known is not None and _SHOWN(known[0]) == _SHOWN(job)
-                same = same and known is not None and known[1]["vc"] == vc
-                known = job, _row(job, vc, known[1]["spec"] if known and same else None)
-            plain[job.id] = known
             job_id = job.id
+            one = kept[job_id] = self._keep(job, snapshot.shape.vc_of(job.partition))
             if job_id in snapshot.left_out:
                 alone = replace(briefly(job), left_out=snapshot.left_out[job_id])
-                found[job_id] = known[1] | {"slurm": self._slurm(job, why.get(job_id, alone))}
+                found[job_id] = one.plain | {"slurm": self._slurm(one, why.get(job_id, alone))}
                 continue
-            stands = standings.of(job, self.rows.get(job_id, {}).get("reason", ""))
-            more: JobColumns = {
-                "phase": stands.phase.value,
-                "reason": stands.reason,
-                "priority": stands.priority,
-                "key": stands.key,
-                "estimate_s": stands.estimate_s,
-            }
+            shown = self.rows.get(job_id, {}).get("reason", "")
             if job_id in snapshot.running:
-                more["nodes"] = canonical([[node, gpus] for node, gpus in stands.placement.items()])
-                more["partner"] = stands.partner
-                more["slurm"] = self._slurm(job)
-                progress = snapshot.core.jobs[job_id].progress
-                more["detail"] = progress_words(progress, self.unread.get(job_id, ""))
-            elif job_id in why:
-                more["slurm"] = _json(job, why[job_id])
-            found[job_id] = known[1] | more
-        self._plain = plain
+                found[job_id] = self._runs(one, standings.of(job, shown), snapshot)
+            else:
+                text = one.says(why[job_id]) if job_id in why else one.plain["slurm"]
+                found[job_id] = one.waits(standings.place(job_id, shown), text)
+        self._kept = kept
         return found
 
-    def _slurm(self, job: SlurmJob, why: SlurmReason | None = None) -> str:
+    def _keep(self, job: SlurmJob, vc: str) -> _Kept:
+        """Return what was made of a job at the last poll, or that with its row built again."""
+        known = self._kept.get(job.id)
+        if known is None or known.plain["vc"] != vc:
+            return _Kept(job, _row(job, vc))
+        if known.job is job:
+            return known
+        if _SHOWN(known.job) != _SHOWN(job):
+            return _Kept(job, _row(job, vc))
+        if _rest(known.job) == _rest(job):
+            return replace(known, job=job)
+        return _Kept(job, _row(job, vc, known.plain["spec"]))
+
+    def _runs(self, one: _Kept, stands: Standing, snapshot: ClusterSnapshot) -> JobColumns:
+        job_id = one.job.id
+        progress = snapshot.core.jobs[job_id].progress
+        more: JobColumns = {
+            "phase": stands.phase.value,
+            "reason": stands.reason,
+            "priority": stands.priority,
+            "key": stands.key,
+            "estimate_s": stands.estimate_s,
+            "nodes": canonical([[node, gpus] for node, gpus in stands.placement.items()]),
+            "partner": stands.partner,
+            "slurm": self._slurm(one),
+            "detail": progress_words(progress, self.unread.get(job_id, "")),
+        }
+        return one.plain | more
+
+    def _slurm(self, one: _Kept, why: SlurmReason | None = None) -> str:
         """Return as JSON why a job waits. For a job that Slurm has started, return why it waited at
         the poll before, if it was seen waiting.
         """
+        job = one.job
         if job.state not in HOLDING and why is not None:
-            return _json(job, why)
+            return one.says(why)
         before = self.rows.get(job.id)
         if before is None or before["phase"] == Phase.RUNNING.value:
             return (before and before["slurm"]) or _json(job, STARTED)
@@ -127,7 +194,12 @@ class JobRows:
 
     def changed(self, rows: Rows) -> list[JobColumns]:
         """Return those of the given rows that differ from the rows that were written last."""
-        return [row for job_id, row in rows.items() if self.rows.get(job_id) != row]
+        before = self.rows
+        return [
+            row
+            for job_id, row in rows.items()
+            if (was := before.get(job_id)) is not row and was != row
+        ]
 
     def ended(self, jobs: Sequence[Over], now: float) -> list[JobColumns]:
         """Return the last rows of jobs that ended. A follower that starts later learns durations
@@ -143,10 +215,15 @@ class JobRows:
                 "estimate_s": predicted_s,
                 "started_at": job.start,
                 "ended_at": min(job.end or now, now),
-                "slurm": self._slurm(job) if job.start is not None else None,
+                "slurm": self._slurm(_Kept(job, row)) if job.start is not None else None,
             }
             found.append(row | over)
         return found
+
+
+def _rest(job: SlurmJob) -> tuple[object, ...]:
+    """Return what a job's row is made of besides its submission and its virtual cluster."""
+    return (*_REST(job), job.priority == 0, job.state in HOLDING and job.start)
 
 
 def _row(job: SlurmJob, vc: str, spec: str | None = None) -> JobColumns:

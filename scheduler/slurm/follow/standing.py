@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from features.codec import Json
 from scheduler.core.decisions import ANOTHER
@@ -40,6 +41,15 @@ class Standing:
     partner: str | None = None
 
 
+class Place(NamedTuple):
+    """The place of a job that waits in a queue; see `Standing`."""
+
+    reason: str
+    priority: int
+    key: float | None
+    estimate_s: float | None
+
+
 class Standings:
     """Gives the state of each job of a snapshot (one reading of Slurm): its phase, why it waits,
     its place and its GPUs.
@@ -59,19 +69,25 @@ class Standings:
         job_id = job.id
         if job_id in self._of.left_out:
             return Standing(phase=seen_as(job))
-        queued, runs = self._of.core.jobs[job_id], job_id in self._of.running
-        still = queued.reason.value if queued.reason is not None else ""  # no new decision
+        runs, place = job_id in self._of.running, self.place(job_id, before)
         run = self._of.core.cluster.runs.get(job_id) if runs else None
         held = zip(run.nodes, run.gpus, strict=True) if run is not None else ()
         return Standing(
             phase=seen_as(job) if runs else Phase.QUEUED,
-            reason=self._reasons.get(job_id) or still or before,
-            priority=self._ranks.get(job_id, 0),
-            key=queued.key,
-            estimate_s=queued.predicted_s,
+            reason=place.reason,
+            priority=place.priority,
+            key=place.key,
+            estimate_s=place.estimate_s,
             placement={node: _indices(mask) for node, mask in held},
             partner=run.partner.job.job_id if run and run.partner else None,
         )
+
+    def place(self, job_id: str, before: str = "") -> Place:
+        """Return the place of a job that is in the core. `before` is as in `of`."""
+        queued, new = self._of.core.jobs[job_id], self._reasons.get(job_id)
+        still = queued.reason.value if not new and queued.reason is not None else ""
+        priority = self._ranks.get(job_id, 0)
+        return Place(new or still or before, priority, queued.key, queued.predicted_s)
 
 
 def seen_as(job: SlurmJob) -> Phase:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import lru_cache
 from math import isfinite
 from typing import TypeVar
 
@@ -541,6 +542,7 @@ def dependencies(text: str) -> tuple[str, ...] | None:
     return tuple(found)
 
 
+@lru_cache(1024)
 def slurm_word(reason: str) -> str:
     """Return Slurm's reason up to its first comma; "None" where it is empty. A sentence that stands
     for a reason code is replaced by the code."""

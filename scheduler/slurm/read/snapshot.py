@@ -3,7 +3,7 @@ effect."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from zlib import crc32
@@ -15,16 +15,18 @@ from scheduler.core.core import Core
 from scheduler.core.decisions import Decision, Reason
 from scheduler.core.estimates import Estimate, Estimator
 from scheduler.core.nodes import KnownJob
+from scheduler.core.queue import QueuedJob
 from scheduler.slurm.read.job_states import OVER
 from scheduler.slurm.read.parse import Node, SlurmJob
 from scheduler.slurm.read.shape import Shape
 from scheduler.slurm.read.site import Asks, dependencies
-from scheduler.slurm.twin.passes import blaming
+from scheduler.slurm.twin.passes import JobFault, blaming
 from scheduler.slurm.twin.policy import gpu_mask
 from scheduler.slurm.twin.site import Site
 from scheduler.slurm.twin.twin import twin_in
 from scheduler.slurm.twin.unmodelled import unforeseen
 
+FEW = 64  # jobs that are over, kept until there are more
 HOLDING = frozenset(("RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "CONFIGURING"))
 
 
@@ -58,7 +60,7 @@ class Asking(Estimator):
         known = self._known.get(job.job_id)
         if known is None and crc32(job.job_id.encode()) % self.every != self._turn:
             known = self._before.get(job.job_id)
-        if known is None or known[0] != job:
+        if known is None or (known[0] is not job and known[0] != job):
             known = job, self.inner.enqueued(job, now)
         self._known[job.job_id] = known
         return known[1]
@@ -81,6 +83,26 @@ def job_of(job: SlurmJob, vc: str, *, typed: bool = True) -> Job:
         profile=False,
         work=job.work,
     )
+
+
+class Jobs:
+    """Makes the core's jobs of Slurm's. Of a job that has not changed since the last poll (the same
+    object), the earlier one is used."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, bool], tuple[SlurmJob, Job]] = {}
+
+    def of(self, job: SlurmJob, vc: str, *, typed: bool) -> Job:
+        """Return a job of Slurm as `job_of` does."""
+        known = self._kept.get((job.id, typed))
+        if known is None or known[0] is not job or known[1].vc != vc:
+            known = self._kept[job.id, typed] = job, job_of(job, vc, typed=typed)
+        return known[1]
+
+    def forget(self, present: Collection[str]) -> None:
+        """Drop the jobs that are not in `present`, once they are as many."""
+        if len(self._kept) > 4 * len(present) + FEW:
+            self._kept = {of: one for of, one in self._kept.items() if of[0] in present}
 
 
 @dataclass(slots=True)
@@ -113,16 +135,20 @@ class Before:
 
     Attributes:
         asks: computes what jobs ask for, with a cache.
+        jobs: makes the core's jobs of them, with a cache.
         reasons: why jobs waited at the last poll; no decision is recorded for a job that waits for
             the same reason again.
         faults: maps the id of each job to leave out to the reason.
         progress: total durations that running jobs report, by job id.
+        unread: whether nobody reads on what the decisions rest, but only what they are.
     """
 
     asks: Asks = field(default_factory=Asks)
+    jobs: Jobs = field(default_factory=Jobs)
     reasons: Mapping[str, Reason] = field(default_factory=dict)
     faults: Mapping[str, str] = field(default_factory=dict)
     progress: Mapping[str, Progress] = field(default_factory=dict)
+    unread: bool = False
 
 
 def build_snapshot(
@@ -161,21 +187,9 @@ def build_snapshot(
     holding = list(enumerate(job for job in asked if job.state in HOLDING))
     # those last of which Slurm does not say which GPUs they have: they get what is left
     for order, job in sorted(holding, key=lambda one: not one[1].held_gpus):
-        blaming(job.id, _run, snapshot, shape, job, order, before.progress.get(job.id))
-    for order, job in enumerate((j for j in asked if j.state == "PENDING"), len(asked)):
-        why = _not_eligible(job, now, by_twin) or _not_ours(job, shape, core)
-        if why:
-            snapshot.left_out[job.id] = why
-            continue
-        priority = job.priority if by_slurm and site is None else 0
-        # where CPUs are placed, types are in what it asks for: a node may have several
-        asked_for = job_of(
-            job, shape.vc_of(job.partition), typed=not core.policy.capabilities.places_cpus
-        )
-        known = KnownJob(job=asked_for, order=order, priority=priority, queued_before=True)
-        blaming(job.id, core.nodes.adopt, known, now)
-        core.jobs[job.id].reason = before.reasons.get(job.id)
-        snapshot.waiting[job.id] = job
+        blaming(job.id, _run, snapshot, job, order, before)
+    by_slurm = by_slurm and site is None
+    snapshot.waiting = _line_up(snapshot, asked, before, by_slurm=by_slurm, by_twin=by_twin)
     snapshot.aside |= {job.id: job for job in asked if job.id in snapshot.left_out}
     for node in nodes:
         number = shape.node(node.name)
@@ -189,6 +203,43 @@ def build_snapshot(
         left.sort(key=lambda job_id: job_id not in soon)
     snapshot.order = [j for j in started if j in snapshot.waiting] + left
     return snapshot
+
+
+def _line_up(
+    snapshot: ClusterSnapshot,
+    asked: Sequence[SlurmJob],
+    before: Before,
+    *,
+    by_slurm: bool,
+    by_twin: bool,
+) -> dict[str, SlurmJob]:
+    """Put the jobs into the core's queues that may start, and return them by id. Those that may not
+    are left out, with the reason."""
+    core, shape, now = snapshot.core, snapshot.shape, snapshot.now
+    # where CPUs are placed, types are in what it asks for: a node may have several
+    typed = not core.policy.capabilities.places_cpus
+    found: dict[str, SlurmJob] = {}
+    line: list[QueuedJob] = []
+    for order, job in enumerate((j for j in asked if j.state == "PENDING"), len(asked)):
+        why = _not_eligible(job, now, by_twin) or _not_ours(job, shape, core)
+        if why:
+            snapshot.left_out[job.id] = why
+            continue
+        try:
+            queued = core.nodes.adopt_waiting(
+                before.jobs.of(job, shape.vc_of(job.partition), typed=typed),
+                order,
+                now,
+                priority=job.priority if by_slurm else 0,
+                unread=before.unread,
+            )
+        except Exception as error:
+            raise JobFault(job.id, error) from error
+        queued.reason = before.reasons.get(job.id)
+        line.append(queued)
+        found[job.id] = job
+    core.nodes.line_up(line)
+    return found
 
 
 def without_start(snapshot: ClusterSnapshot, job_ids: Iterable[str]) -> dict[str, str]:
@@ -235,16 +286,14 @@ def _not_ours(job: SlurmJob, shape: Shape, core: Core) -> str:
     return f"asks for {job.gpus} GPUs; its nodes have {there}" if job.gpus > there else ""
 
 
-def _run(
-    snapshot: ClusterSnapshot, shape: Shape, job: SlurmJob, order: int, progress: Progress | None
-) -> None:
+def _run(snapshot: ClusterSnapshot, job: SlurmJob, order: int, before: Before) -> None:
     """Put a running job on its GPUs in the core: alone, or beside the one job that has the same
     GPUs. A job whose GPUs are unclear is left out, with the reason."""
     whole = snapshot.core.policy.capabilities.places_cpus
     if not (job.gpus or whole):
         snapshot.left_out[job.id] = "has no GPU"
         return
-    cluster = snapshot.core.cluster
+    cluster, shape = snapshot.core.cluster, snapshot.shape
     where = _placement(job, shape, cluster)
     if where is not None and not whole:  # GPUs alone count: of its other nodes it has none
         where = [(number, mask) for number, mask in where if mask]
@@ -275,7 +324,8 @@ def _run(
         placement=where,
         since=job.start or snapshot.now,
         partner=partner,
-        progress=progress,
+        progress=before.progress.get(job.id),
+        unread=before.unread,
     )
     snapshot.core.nodes.adopt(known, snapshot.now)
     snapshot.running[job.id] = job

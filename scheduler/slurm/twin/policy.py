@@ -199,6 +199,8 @@ class Slurm(Policy):
         """Return the request of a job in Slurm's terms. A job that is submitted again in a
         simulated future keeps its former request."""
         found = self._asks.get(job.job_id)
+        if found is not None and (found.shares or found.gpus_in_all == job.gpus):
+            return found
         if found is None:
             before = self._asks.get(job.job_id.partition("~")[0])
             found = Ask.of_job(job, self.site) if before is None else _again(before, job)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Protocol
 
 from scheduler.core.plural import count
@@ -16,6 +17,7 @@ from scheduler.slurm.twin.preemption import CANCEL, REQUEUE, Preemption
 from scheduler.slurm.twin.priority import accounts_of
 from scheduler.slurm.twin.site import Ask, Site
 
+_RAW = attrgetter("qos", "account", "user", "partition", "odd", "gres")  # what a `_Kind` is made of
 _MODES = ("", REQUEUE, CANCEL)  # of preemption, that are known
 
 
@@ -49,11 +51,22 @@ class _Kind:
 
     @classmethod
     def of(cls, job: Charged) -> _Kind:
-        parts = tuple(job.partition.split(","))
-        more = (f"gres/{name}" for name, _ in job.gres if gres(name) is Known.WITHHELD)
-        return cls(
-            qos=job.qos, account=job.account, user=job.user, partitions=parts, odd=(*job.odd, *more)
-        )
+        return cls.made_of(*_RAW(job))
+
+    @classmethod
+    def made_of(
+        cls,
+        qos: str,
+        account: str,
+        user: str,
+        partition: str,
+        odd: tuple[str, ...],
+        asked: tuple[tuple[str, int], ...],
+    ) -> _Kind:
+        """Return the kind of a job with these fields, which are those of `_RAW`."""
+        parts = tuple(partition.split(","))
+        more = (f"gres/{name}" for name, _ in asked if gres(name) is Known.WITHHELD)
+        return cls(qos=qos, account=account, user=user, partitions=parts, odd=(*odd, *more))
 
     def touching(self, site: Site) -> Iterator[str]:
         """Yield the settings of the kind's QOS and accounts, and its options, that are not
@@ -64,6 +77,14 @@ class _Kind:
             assoc = site.assocs.get(key)
             yield from (f"account {key[0]}: {one}" for one in (assoc.not_modelled if assoc else ()))
         yield from self.odd
+
+
+def _alike(jobs: Iterable[Charged]) -> Counter[_Kind]:
+    """Return how many jobs there are of each kind."""
+    found = Counter[_Kind]()
+    for raw, many in Counter(map(_RAW, jobs)).items():
+        found[_Kind.made_of(*raw)] += many
+    return found
 
 
 def unmodelled_words(what: str, jobs: int) -> str:
@@ -82,7 +103,7 @@ def unmodelled(site: Site, jobs: Iterable[Charged]) -> dict[str, int]:
     unknown = (Known.NAMED, Known.WITHHELD)
     names = [name for name in site.parameters if parameter(name) in unknown]
     found.update(dict.fromkeys((f"SchedulerParameters={name}" for name in names), len(jobs)))
-    alike, preemption = Counter(_Kind.of(job) for job in jobs), Preemption(site)
+    alike, preemption = _alike(jobs), Preemption(site)
     for kind, touched in alike.items():
         modes = ((name, preemption.mode(kind.qos, name)) for name in kind.partitions)
         more = (

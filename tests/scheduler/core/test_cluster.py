@@ -93,6 +93,8 @@ def test_a_large_job_takes_the_largest_idle_nodes_first_where_sizes_differ() -> 
     assert pool.place(3) == [(0, 7)], "the fullest node where it fits"
     assert pool.place(13) == [(1, 255), (0, 15), (3, 1)]
     assert pool.place(18) == [(1, 255), (0, 15), (3, 15), (2, 3)]
+    assert pool.place(10, among=0b1101) == [(0, 15), (3, 15), (2, 3)], "on those that may be used"
+    assert pool.place(12, among=0b1001) is None
     start(cluster, a_job(gpus=8))
     assert pool.place(6) is None, "up to the largest node's worth is never scattered"
     assert pool.place(9) == [(0, 15), (3, 15), (2, 1)]

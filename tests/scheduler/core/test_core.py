@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from reproductions.baselines.qssf import Qssf
@@ -36,6 +38,17 @@ def test_a_job_for_which_lent_nodes_leave_no_room_is_refused() -> None:
     """It would wait for ever: nodes lent from the start do not come back."""
     desk = Desk(Fifo(), cluster_of(nodes=2, profiling=1))
     assert [d.reason for d in desk.submit(a_job(gpus=9))] == [Reason.INVALID_REQUEST]
+
+
+@pytest.mark.parametrize("places_cpus", [False, True])
+def test_a_job_without_gpus_is_too_small_now_and_later_alike(places_cpus: bool) -> None:
+    policy = Fifo()
+    policy.capabilities = replace(policy.capabilities, places_cpus=places_cpus)
+    nodes = Desk(policy, cluster_of(nodes=2)).core.nodes
+    nodes.change(1, None)
+    for gpus, fits in ((0, places_cpus), (8, True), (17, False)):
+        job = a_job(gpus=gpus).job
+        assert (nodes.too_large(job), nodes.too_large_once_changed(job)) == (not fits, not fits)
 
 
 def test_a_policy_hears_of_every_job_that_leaves_without_having_ended() -> None:

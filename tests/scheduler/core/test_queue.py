@@ -34,6 +34,32 @@ def test_a_queue_is_sorted_by_key_then_arrival(keys: list[float], data: st.DataO
     assert list(queue) == expected
 
 
+@settings(max_examples=100)
+@given(
+    keys=st.lists(st.tuples(st.integers(-1, 1), st.sampled_from([0.0, 1.0, 2.5])), max_size=12),
+    before=st.integers(0, 12),
+    heard=st.booleans(),
+)
+def test_jobs_that_join_together_join_as_one_by_one(
+    keys: list[tuple[int, float]], before: int, heard: bool
+) -> None:
+    jobs = [queued(key, seq) for seq, (_, key) in enumerate(keys)]
+    for job, (priority, _) in zip(jobs, keys, strict=True):
+        job.priority = priority
+    together, one_by_one = Queue(), Queue()
+    for queue in (together, one_by_one):
+        queue.index = Heard() if heard else None
+        for job in jobs[:before]:
+            queue.add(job)
+    together.extend(jobs[before:])
+    for job in jobs[before:]:
+        one_by_one.add(job)
+    assert list(together) == list(one_by_one)
+    assert together.fresh == one_by_one.fresh
+    if heard:
+        assert together.index.of == one_by_one.index.of  # type: ignore[union-attr]
+
+
 def test_a_queue_refuses_to_remove_a_stranger() -> None:
     queue = Queue()
     queue.add(queued(0.0, 0))

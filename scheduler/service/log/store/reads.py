@@ -386,9 +386,9 @@ class VisibleQueries(ShortRows):
         return [line for *_, line in sorted(lines, key=lambda entry: entry[:3])]
 
     def overtaken(self, job_id: str) -> dict[str, int]:
-        """Return how often other jobs overtook a job, by reason. Such jobs were submitted later to
-        its virtual cluster, but got GPUs while it waited. One that started twice meanwhile counts
-        twice. A profiling run counts if the other job ended in it.
+        """Return how many other jobs overtook a job, by reason. Such jobs were submitted later to
+        its virtual cluster, but got GPUs while it waited. One that started twice meanwhile, in the
+        same way, counts once. A profiling run counts if the other job ended in it.
 
         Decisions made after the decision to start this job do not count, even if it began a little
         later. Raise UnknownJob where the viewer may not see this job.
@@ -411,7 +411,7 @@ class VisibleQueries(ShortRows):
             ~exists().where(other.c.job_id == jobs.c.job_id, starts(other)),
         )
         query = (
-            select(*how, func.count().label("n"))
+            select(*how, func.count(decisions.c.job_id.distinct()).label("n"))
             .select_from(decisions.join(jobs, jobs.c.job_id == decisions.c.job_id))
             .where(jobs.c.vc == job["vc"], jobs.c.submitted_seq > job["submitted_seq"])
             .where(or_(starts(decisions), whole))

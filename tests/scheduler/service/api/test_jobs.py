@@ -130,7 +130,8 @@ def test_who_went_first_is_said_by_the_order_of_then(service: Service) -> None:
     began = {second: 500, third: 2 * 10**6}  # before, and after
     with service.store.engine.begin() as connection:
         own = [(first, 9e20, 400), (first, 1.0, 10**6)]
-        for job, key, event in (*own, *((job, 5.0, event) for job, event in began.items())):
+        twice = [*began.items(), (second, 501)]  # it was stopped, and began again
+        for job, key, event in (*own, *((job, 5.0, event) for job, event in twice)):
             body = {"action": "wait", "reason": "GpusBusy", "priority": key, "job_id": job,
                     "time": 1.0, "vc": "vision", "seq": 10**6 + event}  # fmt: skip
             if job in began:

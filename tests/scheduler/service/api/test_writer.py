@@ -11,7 +11,7 @@ import pytest
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.submission import Submission
 from scheduler.service.api.problems import Problem
-from scheduler.service.api.writer import Once, Writer
+from scheduler.service.api.writer import MOST, Once, Writer
 from scheduler.service.log.store.store import Store
 
 
@@ -47,6 +47,23 @@ def test_what_piles_up_is_committed_together(store: Store, monkeypatch: pytest.M
     assert gate.transactions == 2
     assert [e.job_id for e in store.read()] == [f"job{i}" for i in range(50)]
     assert all(one.result().row is not None for one in done)
+    writer.close()
+
+
+def test_the_events_of_one_request_are_committed_together_however_many(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, writer = Gate(store, monkeypatch), Writer(store)
+    before = writer.append(submission("before"))
+    asked = [Event(Kind.CANCEL_ASKED, 6.0, f"job{i}", "alice") for i in range(2 * MOST + 1)]
+    together = writer.append_all(asked)
+    behind = [writer.append(submission(f"behind{i}")) for i in range(3)]
+    gate.open.set()
+    for done in (before, *together, *behind):
+        done.result(120)
+    assert gate.transactions <= 3  # of the request before, of this one, of those behind
+    assert [e.job_id for e in store.read()][1:-3] == [event.job_id for event in asked]
+    assert writer.append_all([]) == []
     writer.close()
 
 

@@ -324,6 +324,19 @@ def test_a_missing_program_ends_its_proposal_only(
     assert "nice" in one.judged.error
 
 
+def test_one_that_cannot_be_read_is_left_out(store: Store, tmp_path: Path) -> None:
+    kept = proposed(tmp_path)
+    (whole,) = kept.each()
+    damaged = kept.folder / "1700000000-0123abcd-4567cdef"
+    damaged.mkdir()
+    for text in ("", "{", "[]", '{"at": 1.0}'):
+        (damaged / PROPOSED).write_text(text)
+        assert [one.name for one in kept.each()] == [whole.name]
+        with pytest.raises(NoProposal):
+            kept.one(damaged.name)
+    assert step(store, kept, desk(tmp_path, BETTER), clock=now, stopping=never)
+
+
 def test_a_window_that_is_no_date_ends_its_proposal_only(store: Store, tmp_path: Path) -> None:
     kept = Proposals(tmp_path)
     dated = {"duration": {"window_to": "last week"}}

@@ -57,7 +57,12 @@ def test_the_page_is_looked_at_often_and_the_jobs_are_not(
     monkeypatch.setattr(Metrics, "_ended_since", since)
     pages = [lived.browser("olga").get("/models").text for _ in range(3)]
     assert all("virtual cluster speech: jobs last longer" in page for page in pages)
+    assert 'href="/history?period=day&amp;vc=speech"' in pages[0]
+    front = lived.browser("olga").get("/").text
+    assert "Unlike the past weeks: virtual cluster speech: jobs last longer" in front
+    assert 'href="/models#unlike"' in front
     assert read == [2]  # the weeks, and the day
+    assert "Unlike the past weeks" not in lived.browser("ada.byron").get("/").text
     assert "jobs last longer" not in lived.browser("ada.byron").get("/models").text
 
 
