@@ -135,8 +135,9 @@ class Settings(BaseSettings):
     )
     slurm_read_progress: bool = Field(
         False,
-        description="Read in the output files of running jobs how far they are, where this process "
-        "may read them and `pellucid:no-progress` is not in the job's comment.",
+        description="Read in the output files of running jobs how far they are, and in scripts how "
+        "much work jobs ask for, where this process may read them and `pellucid:no-progress` is "
+        "not in the job's comment.",
     )
     dry_run: Annotated[bool, Option("--dry-run/--for-real")] = Field(
         False,

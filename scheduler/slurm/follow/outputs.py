@@ -85,7 +85,7 @@ class Outputs:
                 nothing = Asked(output=Path(os.devnull), script=scripts[job.id], command=submitted)
                 self.reading.work(
                     replace(nothing, arguments=submitted[1:]),
-                    partial(self._work.__setitem__, _array(job)),
+                    partial(self._known, _array(job)),
                 )
         if new:
             self.reading.settle(PATIENCE_S)
@@ -96,6 +96,12 @@ class Outputs:
             filled = known if same and known else (job, replace(job, work=work) if work else job)
             self._filled[job.id] = filled
         return [filled for _, filled in self._filled.values()]
+
+    def _known(self, array: str, work: Work | None) -> None:
+        """Keep the amount of work of a job or array that is still there. It may be known only at a
+        later look."""
+        if array in self._work:
+            self._work[array] = work
 
     def close(self) -> None:
         """End the process that reads the outputs."""

@@ -309,6 +309,19 @@ def test_what_the_script_of_a_waiting_job_asks_for_is_read_once_where_that_is_al
     outputs.close()
 
 
+def test_an_amount_that_takes_its_time_is_known_at_a_later_look(
+    slurm: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outputs_of, "PATIENCE_S", 0.0)
+    slurm.says["script 7"] = SCRIPT.format(30)
+    outputs, waits = Outputs(cast(Slurm, slurm)), job(state="PENDING", start=None)
+    assert [one.work for one in outputs.with_work([waits])] == [None]
+    outputs.with_work([waits])  # while it is asked for
+    assert outputs.reading.settle(30.0)
+    assert [one.work and one.work.amount for one in outputs.with_work([waits])] == [30]
+    outputs.close()
+
+
 def test_a_second_run_is_foreseen_by_what_its_script_asks_for(store: Store, slurm: Told) -> None:
     scene = twin(store)
     scene.follower._outputs = Outputs(cast(Slurm, scene.slurm))
