@@ -17,7 +17,12 @@ from models.bundle.arrivals import (
     arrival_columns,
     arrival_specs,
 )
-from models.training.arrivals import Arrivals, arrivals_at, evaluate_arrivals, fit_arrivals
+from models.training.arrivals import (
+    Arrivals,
+    arrivals_at,
+    evaluate_arrivals,
+    fit_arrivals,
+)
 from models.training.errors import TrainingError
 
 START = 1_600_000_000 // BIN_S * BIN_S
@@ -84,6 +89,13 @@ def test_what_followed_is_the_mean_of_the_bins_ahead():
     history = Arrivals(np.arange(20.0), np.zeros(20), START)
     assert arrivals_at(history, "jobs", np.array([3]), LEADS[0]).tolist() == [4.0]
     assert arrivals_at(history, "jobs", np.array([3]), LEADS[3]).tolist() == [6.0]
+
+
+def test_tables_of_pairs_are_small(model):
+    """Each model of a bundle has several, and the demo's is in its repository."""
+    tables = [term.scores for one in model.models.values() for term in one.terms]
+    assert any(table.ndim == 2 for table in tables)
+    assert max(max(table.shape) for table in tables) <= 22, "20 bins, missing, and one to spare"
 
 
 def test_a_bundle_keeps_the_forecast(model, tmp_path):
