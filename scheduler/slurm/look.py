@@ -25,7 +25,7 @@ from scheduler.slurm.follow.histories import Histories
 from scheduler.slurm.follow.planner import LINE, Planner, TwinAlone, nearby
 from scheduler.slurm.follow.promises import Promises
 from scheduler.slurm.follow.shortages import Accounts
-from scheduler.slurm.follow.standing import seen_rows
+from scheduler.slurm.follow.standing import SeenRows, ranked
 from scheduler.slurm.follow.trials import Means, Refused, Trials
 from scheduler.slurm.read.client import Slurm, SlurmDown, SlurmError
 from scheduler.slurm.read.parse import SlurmJob
@@ -102,7 +102,7 @@ class Direct:
             reasons = {
                 job_id: replace(one, places=(), goes_first=None) for job_id, one in reasons.items()
             }
-        self._rows = seen_rows(self._snapshot, reasons)
+        self._rows = SeenRows(self._snapshot, reasons)
         self._decisions = {d.job_id: d for d in self._snapshot.decisions}
         self._made: dict[str, StartForecast] = {}
 
@@ -292,11 +292,11 @@ class Direct:
         """The place in line, from 1, of each waiting job: maps each virtual cluster to places by
         job id."""
         lines: dict[str, list[tuple[float, float, int, str]]] = {}
-        for job_id, row in self._rows.items():
-            if row.phase == Phase.QUEUED:
-                key = self._snapshot.core.jobs[job_id].key or 0.0
-                place = (-row.priority, key, int(row.submitted_at), job_id)
-                lines.setdefault(row.vc, []).append(place)
+        of = self._snapshot
+        ranks = ranked(of.waiting)
+        for job_id, job in of.waiting.items():
+            place = (-ranks[job_id], of.core.jobs[job_id].key or 0.0, int(job.submit), job_id)
+            lines.setdefault(of.shape.vc_of(job.partition), []).append(place)
         return {
             vc: {place[-1]: n for n, place in enumerate(sorted(line), 1)}
             for vc, line in lines.items()

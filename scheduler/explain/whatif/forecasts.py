@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -339,7 +339,9 @@ def crudely(now: float, at: float, lasts_s: float) -> StartForecast:
     return StartForecast(now, at, None, at + lasts_s, why_not=CRUDE, estimate=ForecastKind.CRUDE)
 
 
-def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
+def crude(
+    core: Core, memory: Memory, now: float, wanted: Container[str] | None = None
+) -> dict[str, StartForecast]:
     """Return a crude forecast of the start of every waiting job: the work ahead of it over the
     number of GPUs.
 
@@ -347,16 +349,23 @@ def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
     queue, in GPU-seconds. Jobs that are in no queue yet come last. It takes about a microsecond for
     each job. There is no p90: how far the forecast is off is learned in `Waits`. A job that
     cannot start as things are gets the reason instead of a start.
+
+    Args:
+        wanted: jobs that are asked for: those behind the last of them are left out; None: all.
     """
     found: dict[str, StartForecast] = {}
     queued_in: dict[str, list[QueuedJob]] = {vc: list(queue) for vc, queue in core.queues.items()}
     placed = {queued.job.job_id for line in queued_in.values() for queued in line}
     for job_id in core.jobs:
+        if job_id in placed:
+            continue
         if why_not := why_stuck(core, job_id):
             found[job_id] = kept_back(now, why_not)
-        elif job_id not in placed and _waits(core, job_id):
+        elif _waits(core, job_id):
             queued_in[core.jobs[job_id].job.vc].append(core.jobs[job_id])
     for vc, line in queued_in.items():
+        asked = (n for n, q in enumerate(line, 1) if wanted is None or q.job.job_id in wanted)
+        last = max(asked, default=0)
         there: dict[tuple[int, str], Capacity] = {}  # alike for all who ask for the same
         work = sum(
             run.job.gpus * _left_s(core, memory, run, now)
@@ -364,9 +373,10 @@ def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
             if run.partner is None or run.order < run.partner.order  # shared GPUs once
         )
         must_end = _MustEnd(core, memory, now, vc)
-        for queued in line:
+        for queued in line[:last]:
             job = queued.job
-            if job.job_id in found:
+            if job.job_id in placed and (why_not := why_stuck(core, job.job_id)):
+                found[job.job_id] = kept_back(now, why_not)
                 continue
             like = job.gpus, job.gpu_type or ""
             if like not in there:
@@ -390,7 +400,9 @@ def roughly(
     """Return forecasts for jobs of a followed Slurm without simulating futures. A job starts
     when the work ahead of it is done or when backfill plans it, whichever is sooner. It starts no
     sooner than the moment `soon`, nor while a reservation keeps it from its nodes."""
-    found, outlook, by_work = {}, core.policy.outlook, crude(core, memory, now)
+    job_ids = list(job_ids)
+    found, outlook = {}, core.policy.outlook
+    by_work = crude(core, memory, now, set(job_ids))
     for job_id in job_ids:
         work = by_work.get(job_id, crudely(now, soon, TYPICAL_S))
         plan = None if outlook is None else outlook.planned(job_id)

@@ -3,7 +3,7 @@ tables of its database; `scheduler.slurm.look` answers from it without a databas
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -127,20 +127,40 @@ def named(job: SlurmJob, reason: SlurmReason) -> SlurmReason:
     return replace(reason, partition=job.partition, account=job.account, qos=job.qos)
 
 
-def seen_rows(snapshot: ClusterSnapshot, why: Mapping[str, SlurmReason]) -> dict[str, JobRow]:
-    """Return the rows of all jobs of one snapshot, by id. Nothing in them comes from earlier polls.
+class SeenRows(Mapping[str, JobRow]):
+    """The rows of all jobs of one snapshot, by id. Nothing in them comes from earlier polls. Each
+    is made when it is first asked for.
 
     Args:
         why: reasons of waiting jobs, as far as known, by id.
     """
-    standings, found = Standings(snapshot, by_slurm=True), {}
-    for job in (*snapshot.running.values(), *snapshot.waiting.values(), *snapshot.aside.values()):
-        alone = briefly(job)
-        if job.id in snapshot.left_out:
-            alone = replace(alone, left_out=snapshot.left_out[job.id])
-        reason = STARTED if job.state in HOLDING else why.get(job.id, alone)
-        found[job.id] = _seen_row(job, snapshot, standings.of(job), named(job, reason))
-    return found
+
+    def __init__(self, snapshot: ClusterSnapshot, why: Mapping[str, SlurmReason]) -> None:
+        self._of, self._why = snapshot, why
+        self._standings = Standings(snapshot, by_slurm=True)
+        self._jobs = snapshot.running | snapshot.waiting | snapshot.aside
+        self._made: dict[str, JobRow] = {}
+
+    def __getitem__(self, job_id: str) -> JobRow:
+        if job_id not in self._made:
+            self._made[job_id] = self._row(self._jobs[job_id])
+        return self._made[job_id]
+
+    def __contains__(self, job_id: object) -> bool:
+        return job_id in self._jobs
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._jobs)
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def _row(self, job: SlurmJob) -> JobRow:
+        alone, left_out = briefly(job), self._of.left_out
+        if job.id in left_out:
+            alone = replace(alone, left_out=left_out[job.id])
+        reason = STARTED if job.state in HOLDING else self._why.get(job.id, alone)
+        return _seen_row(job, self._of, self._standings.of(job), named(job, reason))
 
 
 def _seen_row(

@@ -229,7 +229,7 @@ def on_gpus(jobs: Sequence[SlurmJob], nodes: Iterable[Node]) -> list[SlurmJob]:
             if sum(node in others for node in job.nodes) < 2:
                 found[job.id] = in_use.take(job, others)
         spread = [job for job in spread if job.id not in found]
-    return [replace(job, held_gpus=found.get(job.id, job.held_gpus)) for job in jobs]
+    return [replace(job, held_gpus=found[job.id]) if job.id in found else job for job in jobs]
 
 
 class _InUse:

@@ -12,13 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features.amounts import Work
+from scheduler.core.core import Core
 from scheduler.core.decisions import Evidence
 from scheduler.core.durations import DurationDistribution
+from scheduler.explain.whatif import forecasts
+from scheduler.explain.whatif.forecasts import WhyNot, crude, why_stuck
 from scheduler.slurm.follow import planner as planning
 from scheduler.slurm.follow.audit import Audit
 from scheduler.slurm.follow.planner import Planner, nearby
 from scheduler.slurm.follow.promises import changed
 from scheduler.slurm.follow.rows import JobRows, Rows
+from scheduler.slurm.follow.standing import SeenRows
 from scheduler.slurm.read.parse import SlurmJob
 from scheduler.slurm.read.snapshot import Before, ClusterSnapshot, Jobs, build_snapshot, job_of
 from tests.scheduler.slurm.follow.test_follow import EVERYTHING, NOW, Scene, twin
@@ -234,3 +238,48 @@ def test_a_claim_is_dropped_when_the_job_has_changed_since_however_many_looks_ag
         kept = {j: was for j, was in asked.items() if j in waiting and not changed(was, waiting[j])}
         asked = waiting | kept
         assert audit._asked == asked
+
+
+def test_a_start_is_estimated_from_the_jobs_ahead_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For one new job, each of 10,000 was asked whether it can ever start."""
+    scene = twin(None)
+    runs = scene.job(7, "RUNNING", start=NOW, gpus=4, nodes=("n1",), held_gpus=((0, 1, 2, 3),))
+    never: dict[str, Any] = {"num_nodes": 3, "reason": "PartitionNodeLimit"}
+    queue = [
+        scene.job(n, gpus=1 + n % 8, priority=2000 - n, **(never if n % 5 == 0 else {}))
+        for n in range(10, 30)
+    ]
+    scene.look(runs, *queue)
+    assert scene.follower._last is not None
+    core, memory = scene.follower._last[0].core, scene.follower.memory
+    whole = crude(core, memory, scene.now)
+    assert WhyNot.REFUSED in {one.why_not for one in whole.values()}
+    line = [queued.job.job_id for queued in core.queues["main"]]
+    others = [job_id for job_id in core.jobs if job_id not in line]
+    assert len(line) > 15
+    for job_id in line:
+        asked: list[str] = []
+
+        def heard(of: Core, one: str, asked: list[str] = asked) -> WhyNot | None:
+            asked.append(one)
+            return why_stuck(of, one)
+
+        monkeypatch.setattr(forecasts, "why_stuck", heard)
+        assert crude(core, memory, scene.now, {job_id})[job_id] == whole[job_id]
+        monkeypatch.undo()
+        assert asked == [*others, *line[: line.index(job_id) + 1]]
+
+
+def test_a_row_is_made_when_it_is_asked_for_and_once() -> None:
+    scene = twin(None)
+    held = scene.job(4, priority=0, reason="JobHeldUser")
+    scene.look(scene.job(2), scene.job(3), held)
+    assert scene.follower._last is not None
+    rows = SeenRows(scene.follower._last[0], {})
+    assert (list(rows), len(rows), "4" in rows, "5" in rows) == (["2", "3", "4"], 3, True, False)
+    assert list(rows._made) == []
+    assert rows["4"] is rows["4"]
+    assert list(rows._made) == ["4"]
+    assert rows["4"].slurm is not None
+    assert rows["4"].slurm.left_out.startswith("held in Slurm")
+    assert rows.get("5") is None
