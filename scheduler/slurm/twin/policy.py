@@ -330,13 +330,14 @@ class Slurm(Policy):
                 gpus=queued.job.gpus,
             )
             turn.start(queued, placement, evidence=(("priority", ranked.priority),))
+        free = turn.pool.free
         for job_id, queued in waiting.items():
             ask = self._asks[job_id]
             found = PendingReason(kept.get(job_id) or reasons.get(reason_key(ask), PRIORITY))
             if job_id in self._planned:
                 found.planned_at, found.planned_on = self._planned[job_id]
             self.reasons[job_id] = found
-            turn.wait(queued, _reason(found, queued.job.gpus, turn.pool.free))
+            turn.wait(queued, _reason(found, queued.job.gpus, free))
 
     def _make_way(self, turn: Turn, ran: Running, blocker: str) -> None:
         """Preempt a running job for the job `blocker`: cancel it, or put it back to wait, as its
