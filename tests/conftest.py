@@ -46,12 +46,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     scheduler = Path(__file__).parent / "scheduler"
 
     def runs(item: pytest.Item) -> bool:
+        reasons = [str(one.kwargs.get("reason", "")) for one in item.iter_markers("skipif")]
         if os.environ.get("PELLUCID_WALKS"):
-            reasons = (str(one.kwargs.get("reason", "")) for one in item.iter_markers("skipif"))
             return any(reason.endswith("make walks") for reason in reasons)
         fixtures = getattr(item, "fixturenames", ())
         if os.environ.get("PELLUCID_TORCH"):
-            return "torch" in fixtures
+            needs = any(reason.endswith("make test-profiler") for reason in reasons)
+            return needs or "torch" in fixtures
         if os.environ.get("PELLUCID_TEST_DATABASE") and item.path.is_relative_to(scheduler):
             return "postgresql" in fixtures
         return True

@@ -264,7 +264,8 @@ def test_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(
-    importlib.util.find_spec("pynvml") is None, reason="nvidia-ml-py is not installed"
+    importlib.util.find_spec("pynvml") is None,
+    reason="nvidia-ml-py is not installed: make test-profiler",
 )
 def test_the_fake_has_the_signatures_of_the_real_module() -> None:
     import pynvml

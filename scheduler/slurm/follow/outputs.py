@@ -70,10 +70,13 @@ class Outputs:
 
     def with_work(self, jobs: Iterable[SlurmJob]) -> list[SlurmJob]:
         """Return the jobs with the amount of work that their scripts ask for. The script of a job
-        or array is read once, when it is first seen; those of at most `AT_ONCE` a look are."""
+        or array is read once, when it is first seen; those of at most `AT_ONCE` a look are. What it
+        asks for is known as long as the job is shown, also once it has ended."""
         jobs = list(jobs)
+        shown = {_array(j): j for j in reversed(jobs) if _is_open(j)}
+        for one in self._work.keys() - shown.keys():  # in place: another thread writes, too
+            del self._work[one]
         asked = {_array(j): j for j in reversed(jobs) if j.state in _LIVE and _is_open(j)}
-        self._work = {one: work for one, work in self._work.items() if one in asked}
         new_of = {one: job.user for one, job in asked.items() if one not in self._work}
         new = [asked[one] for one in _dealt(new_of)][:AT_ONCE]
         scripts = {job.id: self._slurm.script(job.id) for job in new}

@@ -336,10 +336,29 @@ def test_a_second_run_is_foreseen_by_what_its_script_asks_for(store: Store, slur
     assert foreseen is not None
     assert foreseen.predicted_s is not None
     assert seconds_of(foreseen.predicted_s) == pytest.approx(9000.0, rel=0.15)
+    scene.follower._outputs.close()
     scene.restart()  # it learns from what was written of the one that has ended
+    scene.slurm.says |= {"script 9": SCRIPT.format(90)}
     scene.follower._outputs = Outputs(cast(Slurm, scene.slurm))
     scene.look(replace(waits, id="9"), after_s=60.0)
-    assert scene.follower.memory.of("9") is not None
+    foreseen = scene.follower.memory.of("9")
+    assert foreseen is not None
+    assert foreseen.predicted_s is not None
+    assert seconds_of(foreseen.predicted_s) == pytest.approx(9000.0, rel=0.15)
+    scene.follower._outputs.close()
+
+
+def test_what_a_script_asks_for_is_known_until_its_job_is_shown_no_more(slurm: Told) -> None:
+    slurm.says |= {"script 7": SCRIPT.format(30), "script 8": SCRIPT.format(30)}
+    outputs = Outputs(cast(Slurm, slurm))
+    for state in ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "COMPLETED"):
+        (found,) = outputs.with_work([job(state=state)])
+        assert found.work is not None, state
+        assert found.work.amount == 30
+        slurm.says.pop("script 7", None)  # it is not read a second time
+    assert outputs.with_work([job(state="COMPLETED", comment=OPTED_OUT)])[0].work is None
+    assert outputs.with_work([job("8", state="COMPLETED")])[0].work is None  # nobody needs it
+    outputs.close()
 
 
 DIGESTS = ["0" * 16] * 3
