@@ -12,6 +12,7 @@ import os
 import pwd
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice, zip_longest
@@ -79,8 +80,12 @@ class Outputs:
         asked = {_array(j): j for j in reversed(jobs) if j.state in _LIVE and _is_open(j)}
         new_of = {one: job.user for one, job in asked.items() if one not in self._work}
         new = [asked[one] for one in _dealt(new_of)][:AT_ONCE]
-        scripts = {job.id: self._slurm.script(job.id) for job in new}
+        scripts = dict[str, str]()
+        with suppress(SlurmDown):  # the others are asked for at a later look
+            for job in new:
+                scripts[job.id] = self._slurm.script(job.id)
         words = self._words([j for j, text in scripts.items() if not text or _GIVEN.search(text)])
+        new = [job for job in new if job.id in scripts]
         for job in new:
             self._work[_array(job)] = None
             submitted = words.get(job.id, [])
@@ -94,7 +99,8 @@ class Outputs:
             self.reading.settle(PATIENCE_S)
         before, self._filled = self._filled, {}
         for job in jobs:
-            work, known = self._work.get(_array(job)), before.get(job.id)
+            work = self._work.get(_array(job)) if _is_open(job) else None
+            known = before.get(job.id)
             same = known is not None and known[0] is job and known[1].work == work
             filled = known if same and known else (job, replace(job, work=work) if work else job)
             self._filled[job.id] = filled
@@ -127,10 +133,12 @@ class Outputs:
         except (SlurmDown, SlurmError):  # one is over already: asked again at the next look
             return running
         asked = {run: self._asked(running[run], paths) for run in new}
-        # only of those whose output is read
-        scripts = {
-            run[0]: self._slurm.script(run[0]) for run, one in asked.items() if one is not None
-        }
+        try:  # only of those whose output is read
+            scripts = {
+                run[0]: self._slurm.script(run[0]) for run, one in asked.items() if one is not None
+            }
+        except SlurmDown:
+            return running
         words = self._words([j for j, text in scripts.items() if not text or _GIVEN.search(text)])
         for run, one in asked.items():
             if one is not None:

@@ -219,11 +219,11 @@ class Slurm:
 
     def script(self, job_id: str) -> str:
         """Return the script of a batch job; "" where this account may not see it, or there is
-        none.
+        none. Raise SlurmDown where Slurm does not answer.
         """
         try:
             return self.read("scontrol", "write", "batch_script", word(job_id), "-")
-        except (SlurmDown, SlurmError):
+        except SlurmError:
             return ""
 
     def submit_lines(self, job_ids: Sequence[str]) -> dict[str, str]:

@@ -24,7 +24,7 @@ from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs as job_rows
 from scheduler.slurm.follow import outputs as outputs_of
 from scheduler.slurm.follow.outputs import LONGEST, OPTED_OUT, Outputs, filled_in, submitted
-from scheduler.slurm.read.client import Slurm
+from scheduler.slurm.read.client import Slurm, SlurmDown
 from scheduler.slurm.read.parse import SlurmJob
 from tests import hung
 from tests.scheduler.slurm.follow.test_follow import EVERYTHING, NOW, Told, twin
@@ -306,6 +306,37 @@ def test_what_the_script_of_a_waiting_job_asks_for_is_read_once_where_that_is_al
     outputs.with_work([])
     outputs.with_work(jobs[:1])
     assert len(read_of) == 5  # it was gone: another may have its number
+    outputs.close()
+
+
+def test_a_script_that_slurm_does_not_give_just_now_is_asked_for_again(
+    slurm: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, down = slurm.script, ["7"]
+
+    def answered(number: str) -> str:
+        if number in down:
+            raise SlurmDown("scontrol: no answer within 5 s")
+        return script(number)
+
+    monkeypatch.setattr(slurm, "script", answered)
+    slurm.says |= {f"script {number}": SCRIPT.format(30) for number in ("7", "8")}
+    jobs = [job(number, state="PENDING", start=None) for number in ("7", "8")]
+    outputs = Outputs(cast(Slurm, slurm))
+    assert [one.work and one.work.amount for one in outputs.with_work(jobs)] == [None, 30]
+    runs = job("7")
+    assert outputs.look([runs], NOW) == {}
+    down.clear()
+    assert [one.work and one.work.amount for one in outputs.with_work(jobs)] == [30, 30]
+    outputs.close()
+
+
+def test_a_task_whose_user_opted_out_has_no_amount_of_its_array(slurm: Told) -> None:
+    slurm.says["script 8_1"] = SCRIPT.format(30)
+    waits = {"state": "PENDING", "start": None}
+    jobs = [job("8_1", **waits), job("8_2", comment=OPTED_OUT, **waits)]
+    outputs = Outputs(cast(Slurm, slurm))
+    assert [one.work and one.work.amount for one in outputs.with_work(jobs)] == [30, None]
     outputs.close()
 
 
