@@ -7,7 +7,7 @@ Slurm's.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil, isfinite
 
@@ -46,7 +46,7 @@ from scheduler.slurm.twin.passes import (
     PendingReason,
     Ranked,
 )
-from scheduler.slurm.twin.site import Ask, Partition, Site
+from scheduler.slurm.twin.site import Ask, Partition, Site, SiteNode
 from scheduler.slurm.twin.twin import SlurmTwin
 from scheduler.slurm.twin.unmodelled import STOPS, stopped_by
 
@@ -242,7 +242,8 @@ def _reason(
     if word == PRIORITY:
         return _by_priority(plain, ask, policy, places, now=accounts.now)
     if word in (RESOURCES, NOT_AVAILABLE):  # the latter of nodes that are down, among others
-        return _by_nodes(plain, ask, pending, part=places[0][1].partition, accounts=accounts)
+        part = places[0][1].partition
+        return _by_nodes(plain, ask, pending, part=part, accounts=accounts, planned=job.planned)
     return plain
 
 
@@ -280,9 +281,10 @@ def _by_nodes(
     pending: PendingReason | None,
     part: Partition,
     accounts: Accounts,
+    planned: Sequence[str],
 ) -> SlurmReason:
     """Return the reason completed by the resources that nodes lack for the job, or by the
-    reservation that keeps the nodes."""
+    reservation that keeps the nodes. `planned`: nodes on which Slurm plans to start the job."""
     policy = accounts.twin
     if plain.code == NOT_AVAILABLE and pending is not None and pending.reservation:
         one = next(r for r in policy.site.reservations if r.name == pending.reservation)
@@ -290,7 +292,7 @@ def _by_nodes(
         return replace(plain, reservation=held, time_limit_s=ask.limit_s(None))
     shortage = accounts.shortage(ask, part)
     if plain.code == RESOURCES:
-        needed = _needed(ask, part, policy, accounts.now)
+        needed = _needed(ask, part, policy, accounts.now, whole=len(planned) == 1)
         return replace(plain, needed=needed, shortage=shortage)
     return replace(plain, shortage=shortage) if shortage.shuts else plain
 
@@ -392,8 +394,12 @@ def _licences(ask: Ask | None, policy: SlurmTwin) -> tuple[LicenceAsked, ...]:
     )
 
 
-def _needed(ask: Ask, part: Partition, policy: SlurmTwin, now: float) -> Needed:
+def _needed(ask: Ask, part: Partition, policy: SlurmTwin, now: float, *, whole: bool) -> Needed:
+    """Return what a job needs, and which nodes of a partition would do. With `whole`, Slurm plans
+    it on one node: then only nodes with all of its GPUs do, if there are any."""
     nodes, suiting = policy.site.nodes, policy.suiting(ask, part, now)
+    if whole and not ask.gpus_per_node:
+        suiting = [n for n in suiting if _has_gpus(nodes[n], ask.gpus)] or suiting
     closed = [] if suiting else policy.suiting(ask, part, now, closed=True)
     shut = [ClosedNode(n, nodes[n].state) for n in closed]
     return Needed(
@@ -406,6 +412,12 @@ def _needed(ask: Ask, part: Partition, policy: SlurmTwin, now: float) -> Needed:
         would_do=NodeNames.of(suiting),
         closed=tuple(shut[:SHOWN]),
     )
+
+
+def _has_gpus(node: SiteNode, asked: Iterable[tuple[str, int]]) -> bool:
+    """Return whether a node has all GPUs that are asked for, by type; "" is any type."""
+    has = dict(node.gpus)
+    return all((has.get(kind, 0) if kind else sum(has.values())) >= n for kind, n in asked)
 
 
 def terms_shown(

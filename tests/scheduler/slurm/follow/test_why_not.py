@@ -83,6 +83,23 @@ def test_memory_is_named_where_it_is_short_and_as_much_as_is_free_is_tried(scene
     assert "scontrol update jobid=9 minmemorynode=5120" in commands(scene)
 
 
+@pytest.mark.parametrize("planned", [(), ("n2",)])
+def test_a_node_with_a_part_of_the_gpus_would_not_do_where_slurm_plans_one_node(
+    scene: Scene, planned: tuple[str, ...]
+) -> None:
+    """By what is known no node has the memory alone, and the job could be spread."""
+    first, second = scene.slurm.has
+    scene.slurm.has = [replace(first, gpus=2, types=(("", 2),)), second]
+    scene.restart()
+    hogs = [runs(scene, n, f"n{n}", gpus=1) for n in (1, 2)]
+    memory = {"per": "gpu", "least_mib": 40 * GIB, "memory_mib": 40 * GIB}
+    job = waits(scene, gpus=4, planned=planned, gpus_per_node=False, max_nodes=0, **memory)
+    scene.look(*hogs, job)
+    needed = scene.follower.reasons["9"].needed
+    assert needed is not None
+    assert needed.would_do.first == (planned or ("n1", "n2"))
+
+
 def test_a_job_of_two_nodes_of_which_one_is_drained_could_run_on_the_other(scene: Scene) -> None:
     first, second = scene.slurm.has
     scene.slurm.has = [replace(first, state="DRAINED", reason="vendor case"), second]
