@@ -37,7 +37,7 @@ EXEMPT = {
     "profiler/guardian.py:Guardian.__init__:os.open": NO_READ,
     "profiler/guardian.py:Guardian._become_command:os.open": KERNEL,
     "profiler/procs.py:_read:open": KERNEL,
-    "profiler/progress/apart.py:Reading._followed:open": "a descriptor of its own memory",
+    "profiler/progress/apart.py:Reading._known:open": "a descriptor of its own memory",
     "profiler/procs.py:Gauge.__init__:os.open": KERNEL,
     "profiler/progress/table.py:shipped:.read_text": PACKAGE,
     "models/training/card.py:_histories:.read_bytes": "drawn here, in a folder of its own",

@@ -48,7 +48,7 @@ def test_in_the_first_day_the_last_hour_answers_then_the_model(model: ArrivalMod
     models = Models()
     forecaster = Coming(models, RecentForecaster())
     now = heard(forecaster, 8)
-    morning = now - 16.5 * 3600.0  # half an hour before the day's first jobs
+    morning = now - 16.0 * 3600.0  # just before the day's first jobs
     short = Coming(Models(model), RecentForecaster())
     assert short.jobs(now) == short.gpus(now) == 0.0
     assert forecaster.jobs(now) == pytest.approx(2.0), "no model: as the last hour"
