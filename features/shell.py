@@ -19,6 +19,7 @@ from features.options import with_options
 
 MOST_CHARACTERS = 50_000  # of a script are read
 MOST_COMMANDS = 500  # that are read, however deep
+A_COMMAND = 500  # so many characters of a script within a script count as a command
 MOST_FILLED = 32  # variables in a word
 LONGEST = 4096  # characters of a line that is split, and of a word once it is filled in
 # what reading a text of somebody else's writing raises, the slips of the library included
@@ -286,7 +287,8 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
     begun = list[int]()  # how many commands were found before each loop
     tested = False  # what follows `&&` or `||` is run only if a test says so
     jobs = _Jobs(found, budget)
-    text, functions = _functions(text[:MOST_CHARACTERS])
+    budget[0] -= len(text) // A_COMMAND if depth > 1 else 0  # a function is read at each call
+    text, functions = _functions(text[:MOST_CHARACTERS] if budget[0] >= 0 else "")
     known |= {f"{one or two}++": "" for one, two in _COUNTS_UP.findall(text)}
     known |= functions
     for sign, words, document in _commands(text):

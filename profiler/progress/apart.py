@@ -81,6 +81,23 @@ class Ended:
     line: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """What came of a script that was to be read.
+
+    Attributes:
+        work: the amount that it asks for; None where that is not known.
+        asked: there was a process that could be asked. False: it may be asked another time.
+        ended: the script ended that process.
+        spent_s: processor time that an answer took.
+    """
+
+    work: Work | None
+    asked: bool = True
+    ended: bool = False
+    spent_s: float = 0.0
+
+
 @dataclass(slots=True)
 class _Task:
     what: str
@@ -114,20 +131,28 @@ class Reading:
         self._number += 1
         return Followed(self, self._number, asked)
 
-    def work(self, asked: Asked, done: Callable[[Work | None], None]) -> None:
-        """Have the script and command of a job read. In another thread, `done` is called with the
-        amount of work that they ask for, None where that is not known."""
+    def work(self, asked: Asked, done: Callable[[Worked], None]) -> None:
+        """Have the script and command of a job read. In another thread, `done` is called with what
+        came of it."""
+        job = self.follow(asked)
 
         def answered(answer: Answer | None) -> None:
-            done(None if answer is None else work_in(answer.line))
+            work = None if answer is None else work_in(answer.line)
+            ended = answer is None and job.refused in (OVERSPENT, ENDED_READER)
+            done(Worked(work, asked=job.unread != NO_READER, ended=ended, spent_s=job.spent_s))
 
-        self.put(_Task("work", self.follow(asked), done=answered))
+        self.put(_Task("work", job, done=answered))
 
     @property
     def pid(self) -> int | None:
         """Return the id of the reading process; None if there is none."""
         reader = self._reader
         return None if reader is None else reader.process.pid
+
+    @property
+    def pauses(self) -> bool:
+        """Return whether the process has ended and none is started for now."""
+        return self._reader is None and time.monotonic() < self._again_at
 
     def settle(self, patience_s: float) -> bool:
         """Wait until every question is answered. Return False where that took too long."""

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from features import asked, programs
+from features import asked, programs, shell
 from features.amounts import Amount
 from features.asked import MOST_FILES, MOST_FOLLOWED, MOST_PARSED, amount_of, of_files
 from features.commands import of_command, of_commands, of_settings, work_of
 from features.given import read_text
 from features.programs import Imported, of_program
 from features.recipes import of_target, of_task
-from features.shell import MOST_CHARACTERS, Simple, of_script, one_of
+from features.shell import A_COMMAND, MOST_CHARACTERS, MOST_COMMANDS, Simple, of_script, one_of
 
 NONE = Amount()
 
@@ -104,6 +104,23 @@ def test_who_waits_within_a_call_waits_at_each_call(call: str) -> None:
     assert of_commands(of_script(function + calls)) == Amount(3, runs=2)
     aside = function.replace("wait\n", "") + "f\nf\nwait\n"
     assert of_commands(of_script(aside)) == Amount(3)
+
+
+def test_a_long_function_is_not_read_at_each_of_many_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken = list[int]()
+
+    def commands(text: str) -> Iterable[tuple[str, list[str], str | None]]:
+        taken.append(len(text))
+        return split(text)
+
+    split = shell._commands
+    monkeypatch.setattr(shell, "_commands", commands)
+    text = "f() {{\n{}python t.py --epochs 3\n}}\n" + "f\n" * 450
+    of_script(text.format("# x\n" * 10_000))
+    assert 0 < sum(taken) <= 2 * MOST_CHARACTERS + MOST_COMMANDS * A_COMMAND
+    assert len(of_script(text.format("# x\n"))) == MOST_COMMANDS // 2  # a call, and what it runs
 
 
 def test_of_a_sequence_no_more_is_made_than_is_kept() -> None:

@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from features.amounts import Work
 from features.progress import Progress
-from profiler.progress.apart import Asked, Followed, Reading
+from profiler.progress.apart import BURST_S, Asked, Followed, Reading, Worked
 from scheduler.slurm.read.client import Slurm, SlurmDown, SlurmError
 from scheduler.slurm.read.parse import SlurmJob
 from scheduler.slurm.read.request import RequestError, script_of
@@ -34,6 +34,7 @@ _LIVE = "PENDING", "RUNNING"
 _PATTERN = re.compile(r"%(\d?)(.)")
 _GIVEN = re.compile(r"\$\{?[1-9@*]")  # in a script: what it is called with
 PATIENCE_S = 5.0  # for the amounts of work of one look
+FADES = 0.9  # what a user's scripts took counts so much less at each look
 _Run = tuple[str, float | None]  # a job, and since when it runs
 _One = TypeVar("_One")
 
@@ -50,6 +51,8 @@ class Outputs:
         self._slurm = slurm
         self._followed: dict[_Run, Followed | None] = {}  # None: not to be read
         self._work: dict[str, Work | None] = {}  # by jobs or arrays; None: not known
+        self._waits = set[str]()  # of them, those that are not answered yet
+        self._spent: dict[str, float] = {}  # processor time on scripts, by user, fading
         self._filled: dict[str, tuple[SlurmJob, SlurmJob]] = {}  # jobs as read, and with it
         self.reading = Reading()
         self.unread: dict[str, str] = {}
@@ -71,15 +74,20 @@ class Outputs:
 
     def with_work(self, jobs: Iterable[SlurmJob]) -> list[SlurmJob]:
         """Return the jobs with the amount of work that their scripts ask for. The script of a job
-        or array is read once, when it is first seen; those of at most `AT_ONCE` a look are. What it
-        asks for is known as long as the job is shown, also once it has ended."""
+        or array is read once, when it is first seen; those of at most `AT_ONCE` a look are, once
+        those of the looks before are, and last those of users whose scripts take long. One that
+        nobody could be asked about is read later. What it asks for is known as long as the job is
+        shown, also once it has ended."""
         jobs = list(jobs)
         shown = {_array(j): j for j in reversed(jobs) if _is_open(j)}
         for one in self._work.keys() - shown.keys():  # in place: another thread writes, too
-            del self._work[one]
+            self._work.pop(one, None)
         asked = {_array(j): j for j in reversed(jobs) if j.state in _LIVE and _is_open(j)}
         new_of = {one: job.user for one, job in asked.items() if one not in self._work}
-        new = [asked[one] for one in _dealt(new_of)][:AT_ONCE]
+        spent = list(self._spent.items())  # another thread writes
+        self._spent = {user: of * FADES for user, of in spent if of > 0.1}
+        idle = not (self._waits or self.reading.pauses)
+        new = self._next(asked, new_of) if idle else []
         scripts = dict[str, str]()
         with suppress(SlurmDown):  # the others are asked for at a later look
             for job in new:
@@ -91,9 +99,9 @@ class Outputs:
             submitted = words.get(job.id, [])
             if scripts[job.id] or submitted:
                 nothing = Asked(output=Path(os.devnull), script=scripts[job.id], command=submitted)
+                self._waits.add(_array(job))
                 self.reading.work(
-                    replace(nothing, arguments=submitted[1:]),
-                    partial(self._known, _array(job)),
+                    replace(nothing, arguments=submitted[1:]), partial(self._known, job)
                 )
         if new:
             self.reading.settle(PATIENCE_S)
@@ -106,11 +114,29 @@ class Outputs:
             self._filled[job.id] = filled
         return [filled for _, filled in self._filled.values()]
 
-    def _known(self, array: str, work: Work | None) -> None:
+    def _next(self, asked: Mapping[str, SlurmJob], new_of: Mapping[str, str]) -> list[SlurmJob]:
+        """Return the jobs whose scripts are read at this look. One whose user's scripts took long
+        comes after all others, since it may end the process that reads.
+
+        Args:
+            asked: maps each job or array to a job of it.
+            new_of: maps those that are not read yet to their users.
+        """
+        slow = {one: user for one, user in new_of.items() if self._spent.get(user, 0.0) > BURST_S}
+        quick = {one: user for one, user in new_of.items() if one not in slow}
+        return [asked[one] for one in (*_dealt(quick), *_dealt(slow))][:AT_ONCE]
+
+    def _known(self, job: SlurmJob, found: Worked) -> None:
         """Keep the amount of work of a job or array that is still there. It may be known only at a
         later look."""
-        if array in self._work:
-            self._work[array] = work
+        array = _array(job)
+        spent_s = found.spent_s + (2 * BURST_S if found.ended else 0.0)
+        self._spent[job.user] = self._spent.get(job.user, 0.0) + spent_s
+        if not found.asked:
+            self._work.pop(array, None)
+        elif array in self._work:
+            self._work[array] = found.work
+        self._waits.discard(array)
 
     def close(self) -> None:
         """End the process that reads the outputs."""

@@ -6,9 +6,11 @@ import getpass
 import json
 import os
 import shlex
+import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import select
@@ -18,7 +20,7 @@ from features.amounts import Work
 from features.commands import of_command
 from features.progress import Progress
 from profiler.progress import apart
-from profiler.progress.wire import line_of, work_in
+from profiler.progress.wire import Answer, line_of, work_in
 from scheduler.core.durations import seconds_of
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs as job_rows
@@ -351,6 +353,37 @@ def test_an_amount_that_takes_its_time_is_known_at_a_later_look(
     assert outputs.reading.settle(30.0)
     assert [one.work and one.work.amount for one in outputs.with_work([waits])] == [30]
     outputs.close()
+
+
+def test_whose_scripts_end_the_reader_lose_nobody_elses(
+    slurm: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, ends = apart._Reader.ask, list[str]()
+
+    def ask(
+        self: apart._Reader, what: Mapping[str, Any], files: Mapping[str, int]
+    ) -> Answer | None:
+        if "asked" in files and b"ends" in os.pread(files["asked"], 4096, 0):
+            ends.append("")
+            self.process.kill()
+        return asked(self, what, files)
+
+    monkeypatch.setattr(apart._Reader, "ask", ask)
+    waits = {"state": "PENDING", "start": None}
+    bad = [job(f"{number}", user="nobody", **waits) for number in range(10, 30)]
+    good = [job(f"{number}", **waits) for number in range(30, 50)]
+    slurm.says |= {f"script {one.id}": "ends" for one in bad}
+    slurm.says |= {f"script {one.id}": SCRIPT.format(30) for one in good}
+    outputs = Outputs(cast(Slurm, slurm))
+    known = 0
+    for _ in range(3):
+        found = outputs.with_work([*bad, *good])
+        assert outputs.reading.settle(30.0)
+        known = sum(one.work is not None for one in found)
+        time.sleep(apart.AGAIN_S + 0.1)
+    outputs.close()
+    assert known == len(good)
+    assert 1 <= len(ends) <= 3  # one a look, after all others
 
 
 def test_a_second_run_is_foreseen_by_what_its_script_asks_for(store: Store, slurm: Told) -> None:
