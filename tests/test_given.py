@@ -60,7 +60,7 @@ EXEMPT = {
     "scheduler/backends/local/zygote.py:_owner_lives:.read_text": KERNEL,
     "scheduler/backends/simulated.py:_Journal.__init__:os.open": OURS,
     "scheduler/slurm/twin/passes.py:Passes._earliest:.open": "opens no file",
-    "scheduler/service/api/peer.py:peer_user:.read_text": KERNEL,
+    "scheduler/service/api/peer.py:_looked_up:.read_text": KERNEL,
     "scheduler/service/log/header.py:code_version:.read_bytes": PACKAGE,
     "scheduler/service/log/restore.py:Restore.apply:os.open": "made here (O_EXCL)",
     "scheduler/service/log/restore.py:Restore.apply:sqlite3.connect": "made here",

@@ -2,8 +2,10 @@
 is needed.
 
 With authentication off everybody who has an account on this machine can reach the service. Linux
-lists the user id of each TCP socket in /proc/net/tcp, so the service can still distinguish its own
-user from the others.
+knows the user id of each TCP socket, so the service can still distinguish its own user from the
+others. The kernel is asked for the one socket (`man 7 sock_diag`), which takes as long however many
+connections there are. Where it does not answer that, its table of all sockets, /proc/net/tcp, is
+read.
 """
 
 from __future__ import annotations
@@ -13,12 +15,23 @@ import ipaddress
 import pwd
 import socket
 import struct
+from functools import cache
 from pathlib import Path
 
-ESTABLISHED = "01"
+Address = tuple[str, int]  # host and port
+
+ESTABLISHED = 1
+NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, NLMSG_ERROR = 4, 20, 1, 2
+HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, sender
+REQUEST = struct.Struct("=BBBxI")  # inet_diag_req_v2: family, protocol, extensions, states
+SOCKET = struct.Struct(">HH16s16s12s")  # inet_diag_sockid: ports, addresses, interface and cookie
+STATE = struct.Struct("=xB")  # the beginning of inet_diag_msg
+OWNER = struct.Struct("=52x3I2I")  # all of inet_diag_msg: the last two are user id and inode
+ANY_INTERFACE_NO_COOKIE = bytes(4) + b"\xff" * 8
+ANSWERS_S = 1.0  # the kernel answers in microseconds
 
 
-def peer_user(client: tuple[str, int], server: tuple[str, int]) -> str | None:
+def peer_user(client: Address, server: Address) -> str | None:
     """Return the name of the user whose process holds the client's end of a connection within this
     host.
 
@@ -26,27 +39,62 @@ def peer_user(client: tuple[str, int], server: tuple[str, int]) -> str | None:
     name. Return None when the connection comes from another host.
     """
     try:
-        address = ipaddress.ip_address(client[0])
-        if _elsewhere(address):
+        if _elsewhere(ipaddress.ip_address(client[0])):
             return None
-        version = address.version
-        ends = [_spelt(*client), _spelt(*server), ESTABLISHED]
-    except (OSError, ValueError):
+        find = _asked if _answers() else _looked_up
+        uid = find(client, server)
+        return "" if uid is None else pwd.getpwuid(uid).pw_name
+    except (OSError, ValueError, KeyError):
         return ""
-    table = Path("/proc/net/tcp" if version == 4 else "/proc/net/tcp6")
+
+
+@cache
+def _answers() -> bool:
+    """Return whether the kernel answers questions about one socket: it may lack the module, or a
+    sandbox may forbid to ask.
+    """
     try:
-        lines = table.read_text().splitlines()[1:]
+        with (
+            socket.create_server(("127.0.0.1", 0)) as server,
+            socket.create_connection(server.getsockname(), ANSWERS_S) as client,
+        ):
+            return _asked(client.getsockname(), server.getsockname()) is not None
     except OSError:
-        return ""
-    for line in lines:
+        return False
+
+
+def _asked(client: Address, server: Address) -> int | None:
+    """Ask the kernel for the user id of the client's socket. Return None where no process holds it.
+    Raise OSError where the kernel cannot be asked.
+    """
+    family = socket.AF_INET6 if ":" in client[0] else socket.AF_INET
+    ends = [socket.inet_pton(family, host) for host, _ in (client, server)]
+    body = REQUEST.pack(family, socket.IPPROTO_TCP, 0, 1 << ESTABLISHED)
+    body += SOCKET.pack(client[1], server[1], *ends, ANY_INTERFACE_NO_COOKIE)
+    header = HEADER.size + len(body), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 0, 0
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
+        kernel.settimeout(ANSWERS_S)
+        kernel.sendto(HEADER.pack(*header) + body, (0, 0))
+        answer, (sender, _) = kernel.recvfrom(4096)
+    kind, told = HEADER.unpack_from(answer)[1], answer[HEADER.size :]
+    if sender != 0 or kind == NLMSG_ERROR or len(told) < OWNER.size:
+        return None
+    *_, uid, inode = OWNER.unpack_from(told)
+    # inode 0: no process holds the socket any more, and its user id means nothing
+    return uid if STATE.unpack_from(told) == (ESTABLISHED,) and inode else None
+
+
+def _looked_up(client: Address, server: Address) -> int | None:
+    """Look the client's socket up in the kernel's table of all sockets. Return its user id; None
+    where no process holds it. Raise OSError where the table cannot be read.
+    """
+    ends = [_spelt(*client), _spelt(*server), f"{ESTABLISHED:02X}"]
+    table = Path("/proc/net/tcp6" if ":" in client[0] else "/proc/net/tcp")
+    for line in table.read_text().splitlines()[1:]:
         columns = line.split()
-        # inode 0: no process holds the socket any more, and its user id means nothing
-        if columns[1:4] == ends and columns[9] != "0":
-            try:
-                return pwd.getpwuid(int(columns[7])).pw_name
-            except KeyError:
-                return ""
-    return ""
+        if columns[1:4] == ends and columns[9] != "0":  # inode 0: as above
+            return int(columns[7])
+    return None
 
 
 def _elsewhere(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:

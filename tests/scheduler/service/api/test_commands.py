@@ -23,6 +23,7 @@ from pipeline.printed.why import lines_of
 from scheduler.backends.events import Event, Kind
 from scheduler.explain.explanation import Explanation, StartForecastRow, WaitedFor
 from scheduler.explain.render import decision_words, first_words
+from scheduler.service.api import peer
 from scheduler.service.api.auth import service_user
 from scheduler.service.api.peer import peer_user
 from scheduler.service.app import create_app
@@ -269,7 +270,13 @@ def test_tokens_by_command(service: Service) -> None:
 # --- tokens off ----------------------------------------------------------------------------------
 
 
-def test_the_kernel_says_who_is_at_the_other_end() -> None:
+@pytest.mark.parametrize("answers", [True, False])
+def test_the_kernel_says_who_is_at_the_other_end(
+    answers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if answers and not peer._answers():
+        pytest.skip("this kernel is not asked for one socket")
+    monkeypatch.setattr(peer, "_answers", lambda: answers)
     for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
         with socket.socket(family) as server, socket.socket(family) as client:
             try:
@@ -284,8 +291,43 @@ def test_the_kernel_says_who_is_at_the_other_end() -> None:
             client.close()
             assert peer_user(*ends) == ""  # nobody holds it any more
             accepted.close()
+            assert peer_user(*ends) == ""
     assert peer_user(("192.0.2.1", 1234), ("127.0.0.1", 80)) is None
     assert peer_user(("name", 1), ("127.0.0.1", 80)) == ""
+
+
+def test_many_connections_make_it_no_longer_to_find_who_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if not peer._answers():
+        pytest.skip("this kernel is not asked for one socket")
+    # the kernel's table has a row for every connection of the host, the closed ones for a minute
+    monkeypatch.setattr(peer, "_looked_up", lambda *_: pytest.fail("it read the whole table"))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with socket.create_connection(server.getsockname()) as client:
+            ends = client.getsockname(), server.getsockname()
+            assert peer_user(*ends) == service_user()
+        assert peer_user(*ends) == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as somebody else")
+def test_it_is_another_user_by_either_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody = pwd.getpwnam("nobody")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        host, port = server.getsockname()
+        talk = f"exec 3<>/dev/tcp/{host}/{port}; cat <&3"
+        other = subprocess.Popen(
+            ["bash", "-c", talk], user=nobody.pw_uid, group=nobody.pw_gid, cwd="/"
+        )
+        try:
+            accepted, client = server.accept()
+            for answers in {peer._answers(), False}:
+                monkeypatch.setattr(peer, "_answers", lambda answers=answers: answers)
+                assert peer_user(client, (host, port)) == "nobody"
+            accepted.close()
+        finally:
+            other.kill()
+            other.wait()
 
 
 def test_without_tokens_the_services_own_user_operates(off: str) -> None:
