@@ -30,6 +30,7 @@ from scheduler.service.api import tokens
 from scheduler.service.api.auth import service_user
 from scheduler.service.api.turns import Turns
 from scheduler.service.decide import begin, processes
+from scheduler.service.decide import decider as deciders
 from scheduler.service.decide import supervisor as supervisors
 from scheduler.service.decide.decider import Decider
 from scheduler.service.log.fold import State
@@ -167,7 +168,8 @@ def _install_supervisor(patches: system.Patches) -> None:
     # a real process, on its own time, reads what jobs print: here nobody does
     patches.put(apart.Reading, "put", lambda _, task: task.done(None))
     patches.put(aside.Aside, "ask", _asked_here)
-    patches.put(metrics, "RawValue", lambda _: SimpleNamespace(value=0, at=0.0, count=0))
+    for module in (metrics, deciders):  # real shared memory would stay until the last run is over
+        patches.put(module, "RawValue", lambda _: SimpleNamespace(value=0, at=0.0, count=0))
     patches.put(analysts, "ThreadedStore", Store)
     patches.put(analysts, "Analyst", partial(analysts.Analyst, samples=2, refresh_s=5.0))
     patches.put(followers, "SAMPLES", 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -57,6 +58,15 @@ def test_a_seed_is_one_run(bench: Bench) -> None:
     first, again = bench.play(Plan(11)), bench.play(Plan(11))
     assert first.wrong == []
     assert first.digest == again.digest
+
+
+def test_a_run_leaves_no_file_open(bench: Bench) -> None:
+    """Else the hundredth run of one process differs from a first one."""
+    bench.play(Plan(11))
+    before = len(os.listdir("/proc/self/fd"))
+    bench.play(Plan(11))
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_a_seed_is_one_run_in_every_process() -> None:
