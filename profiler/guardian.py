@@ -18,7 +18,6 @@ import contextlib
 import json
 import os
 import resource
-import select
 import signal
 import sys
 import time
@@ -219,7 +218,7 @@ class Guardian:
             left = deadline - time.monotonic()
             if left <= 0:
                 return "limit"
-            ready, _, _ = select.select([self.control, wake_read], [], [], min(self.poll_s, left))
+            ready = procs.readable([self.control, wake_read], min(self.poll_s, left))
             if wake_read in ready:
                 os.read(wake_read, 4096)
             if self.control in ready:

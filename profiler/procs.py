@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import select
 import signal
 import time
 from collections.abc import Iterable
@@ -52,6 +53,18 @@ def _read(path: str) -> bytes:
             return file.read()
     except OSError:  # the process has gone, or is not ours to read
         return b""
+
+
+def readable(files: Iterable[int], timeout_s: float) -> set[int]:
+    """Wait at most so many seconds until one of the open files `files` (their descriptors) has
+    something to read or has reached its end. Return those that do.
+
+    `select.select` would raise ValueError for a descriptor above 1023.
+    """
+    waiting = select.poll()
+    for file in files:
+        waiting.register(file, select.POLLIN)
+    return {file for file, _ in waiting.poll(1000.0 * timeout_s)}
 
 
 def parent_and_state(pid: int) -> tuple[int, str] | None:

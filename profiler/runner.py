@@ -16,7 +16,6 @@ import errno
 import json
 import os
 import secrets
-import select
 import shutil
 import signal
 import subprocess
@@ -212,8 +211,7 @@ class Run:
     def _listen(self, timeout_s: float) -> None:
         """Read the guardian's messages, waiting at most `timeout_s` seconds for one. If the run is
         over, or the guardian has died, set `ending`."""
-        ready, _, _ = select.select([self._status], [], [], timeout_s)
-        if not ready:
+        if not procs.readable([self._status], timeout_s):
             return
         part = os.read(self._status, 65536)
         self._buffer += part

@@ -25,6 +25,7 @@ from benchmarks.chaos.disk import Disk, FaultyOs, point, unsynced
 from benchmarks.chaos.kernel import Crash, Host, Kernel, Process, active
 from benchmarks.chaos.power import WaitedFor
 from features import clock, files
+from profiler import procs
 from scheduler.backends.local import backend as local
 from scheduler.backends.local import shim as shims
 from scheduler.backends.local import spool as spools
@@ -185,19 +186,13 @@ def _signal(attempt: LocalAttempt, number: int) -> None:
     Zygote.of_run().kernel.point("after a signal")
 
 
-def _select(reading: list[int], *_: Any) -> tuple[list[int], list[int], list[int]]:
-    """Wait until one of the files `reading` has data, or the time limit is over; it is checked
-    every so often. Return what `select.select` would.
+def _readable(files: list[int], timeout_s: float) -> set[int]:
+    """Wait until one of the files has data, or the time limit is over; it is checked every so
+    often. Return what `procs.readable` would.
     """
-    import select
-
-    kernel, timeout_s = Zygote.of_run().kernel, float(_[-1])
-
-    def ready() -> bool:
-        return bool(select.select(reading, [], [], 0)[0])
-
-    kernel.wait(ready, timeout_s)
-    return (reading, [], []) if ready() else ([], [], [])
+    kernel = Zygote.of_run().kernel
+    kernel.wait(lambda: bool(procs.readable(files, 0.0)), timeout_s)
+    return procs.readable(files, 0.0)
 
 
 def install(patches: system.Patches, machine: Callable[[], Machine]) -> None:
@@ -205,7 +200,7 @@ def install(patches: system.Patches, machine: Callable[[], Machine]) -> None:
     Zygote.of_run = staticmethod(machine)
     patches.put(local, "Zygote", Zygote)
     patches.put(local, "end_strays", end_strays)
-    patches.put(local, "select", SimpleNamespace(select=_select))
+    patches.put(local, "procs", SimpleNamespace(**{**vars(procs), "readable": _readable}))
     patches.put(local, "clear_up", lambda *_: [])
     patches.put(local, "cgroup", SimpleNamespace(base=lambda: None))
     patches.put(LocalAttempt, "signal", _signal)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,6 +35,37 @@ def run(command: list[str], folder: Path, **limits: float) -> runner.Ending:
     assert procs.marked(started.run_id) == []
     assert ending.survivors == ()
     return ending
+
+
+@contextlib.contextmanager
+def many_open_files() -> Iterator[None]:
+    """Hold so many files open that what is opened next has a descriptor above 1023."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 1200:
+        pytest.skip("so many files may not be open here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+    held = [os.open(os.devnull, os.O_RDONLY)]
+    try:
+        while held[-1] < 1024:
+            held.append(os.open(os.devnull, os.O_RDONLY))
+        yield
+    finally:
+        for file in held:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_it_runs_alike_where_many_files_are_open(tmp_path: Path) -> None:
+    with many_open_files():
+        reading, writing = os.pipe()
+        assert procs.readable([reading], 0.0) == set()
+        os.write(writing, b"x")
+        assert procs.readable([reading], 60.0) == {reading}
+        os.close(writing)
+        os.read(reading, 1)
+        assert procs.readable([reading], 60.0) == {reading}, "its end can be read"
+        os.close(reading)
+        assert run(python("raise SystemExit(3)"), tmp_path).exit_code == 3
 
 
 PRINTS = "import sys\nfor i in range(100): print(i)\nraise SystemExit(7)"

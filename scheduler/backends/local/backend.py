@@ -13,7 +13,6 @@ import contextlib
 import json
 import os
 import secrets
-import select
 import signal
 import sys
 import time
@@ -192,7 +191,7 @@ class LocalBackend:
             self._check()
             left = 0.0 if self._unacked else max(0.0, until - time.monotonic())
             pause = min(left, max(0.0, self._next_check - time.monotonic()))
-            ready, _, _ = select.select([self._bell], [], [], pause)
+            ready = procs.readable([self._bell], pause)
             for name in _rung(self._bell) if ready else ():
                 if name in self._attempts:
                     self._look(self._attempts[name])
