@@ -76,12 +76,12 @@ def _asked(client: Address, server: Address) -> int | None:
         kernel.settimeout(ANSWERS_S)
         kernel.sendto(HEADER.pack(*header) + body, (0, 0))
         answer, (sender, _) = kernel.recvfrom(4096)
-    kind, told = HEADER.unpack_from(answer)[1], answer[HEADER.size :]
-    if sender != 0 or kind == NLMSG_ERROR or len(told) < OWNER.size:
+    kind, found = HEADER.unpack_from(answer)[1], answer[HEADER.size :]
+    if sender != 0 or kind == NLMSG_ERROR or len(found) < OWNER.size:
         return None
-    *_, uid, inode = OWNER.unpack_from(told)
+    *_, uid, inode = OWNER.unpack_from(found)
     # inode 0: no process holds the socket any more, and its user id means nothing
-    return uid if STATE.unpack_from(told) == (ESTABLISHED,) and inode else None
+    return uid if STATE.unpack_from(found) == (ESTABLISHED,) and inode else None
 
 
 def _looked_up(client: Address, server: Address) -> int | None:
