@@ -119,7 +119,8 @@ def of_command(command: Sequence[str]) -> Amount:
 def of_commands(commands: Sequence[Simple]) -> Amount:
     """Return the amount of training that the commands of a script state. Commands that state the
     same amount add up as runs, except alternatives (`||`, `else`). If commands state different
-    amounts, only the number of runs is returned.
+    amounts, or one of them leaves its amount open (`--epochs $N`), only the number of runs is
+    returned.
     """
     each = [(_of_words(one.words), one) for one in commands]
     states = [(found, one) for found, one in each if found.epochs or found.steps]
@@ -134,10 +135,35 @@ def of_commands(commands: Sequence[Simple]) -> Amount:
         return amount._replace(runs=runs if runs > 1 else None)
     if _trains_besides([one for _, one in stated], commands):
         return Amount()
-    runs = times_of([one for _, one in stated]) * (amount.runs or 1.0)
-    if any(other != amount for other, _ in stated):
+    others = _unknown_runs([one for _, one in stated], commands)
+    runs = times_of([one for _, one in stated] + others) * (amount.runs or 1.0)
+    if others or any(other != amount for other, _ in stated):
         amount = Amount()
     return amount._replace(runs=runs if runs > 1 else None)
+
+
+def _unknown_runs(stated: Sequence[Simple], commands: Sequence[Simple]) -> list[Simple]:
+    """Return the further runs of the programs that state an amount, where the amount is a variable
+    whose value is not known.
+    """
+    programs = {program_of(one.words) for one in stated}
+    return [
+        one
+        for one in commands
+        if not one.otherwise
+        and program_of(one.words) in programs
+        and _leaves_open(one.words)
+        and not only_tests(one.words)
+    ]
+
+
+def _leaves_open(words: Sequence[str]) -> bool:
+    """Return whether a command's amount is a variable whose value is not known."""
+    found = _of_words(words)
+    return not (found.epochs or found.steps) and any(
+        "$" in value and unit_of(bare(name)) in _DONE and not _BESIDE.search(name.lower())
+        for name, value, _ in settings_of(words)
+    )
 
 
 def _trains_besides(stated: Sequence[Simple], commands: Sequence[Simple]) -> bool:
