@@ -54,6 +54,9 @@ _DOCUMENT = re.compile(
     r"|\\.|'[^']*+'|\"(?:[^\"\\]|\\.)*+\"|(?<![^\s;])#[^\n]*+|\(\([^()]{0,200}\)\)",
     re.DOTALL,
 )
+# `2>&1` is a redirection, and no job in the background
+_TO_DESCRIPTOR = re.compile(r"(?<![\w$])\d{0,2}[<>]&(?:\d{1,2}-?|-)(?![\w])")
+_BOTH = re.compile(r"&>{1,2}|>&(?=\s{0,4}[\w./$\"'])")  # output and errors go to a file
 _RANGE = re.compile(r"\{(-?\d{1,6})\.\.(-?\d{1,6})\}")
 _SEQ = re.compile(
     r"(?:\$\(|`|(?<=in )\()\s{0,4}seq(?:\s{1,4}-w)?\s{1,4}(\$?\{?\w{1,20}\}?)"
@@ -794,6 +797,7 @@ def _commands(text: str) -> Iterable[tuple[str, list[str], str | None]]:
     """Yield (sign before it, such as `||` or `;`; words; the here document that it is given) for
     each simple command of a script. What cannot be read as a command is left out."""
     text = re.sub(r"\\\r?\n", " ", text).rstrip().rstrip("\\")
+    text = _BOTH.sub(">", _TO_DESCRIPTOR.sub(" ", text)).replace("|&", "|")
     text = _FOREACH.sub(r"\1for \2 in \3", _SEQ.sub(_sequence, text))
     text = _ARITHMETIC.sub(_sum_of, text)
     text = _COUNTING.sub(_counted, text)
