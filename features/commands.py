@@ -144,14 +144,13 @@ def of_commands(commands: Sequence[Simple]) -> Amount:
 
 def _unknown_runs(stated: Sequence[Simple], commands: Sequence[Simple]) -> list[Simple]:
     """Return the further runs of the programs that state an amount, where the amount is a variable
-    whose value is not known.
+    whose value is not known. One that runs only if an earlier one fails counts 0 times.
     """
     programs = {program_of(one.words) for one in stated}
     return [
-        one
+        one._replace(times=0.0) if one.otherwise else one
         for one in commands
-        if not one.otherwise
-        and program_of(one.words) in programs
+        if program_of(one.words) in programs
         and _leaves_open(one.words)
         and not only_tests(one.words)
     ]

@@ -67,7 +67,7 @@ _ARITHMETIC = re.compile(r"\$\(\(((?:[\w\s$+*/%{}:?-]|\([\w\s$+*/%{}:-]{1,40}\))
 _DEFAULT_OF = re.compile(r"\$\{(\w{1,64}):?-(\d{1,15})\}")
 _COUNTING = re.compile(
     r"for\s{0,4}\(\(\s{0,4}(\w{1,20})\s{0,4}=\s{0,4}(\d{1,6})\s{0,4};\s{0,4}\w{1,20}\s{0,4}(<=?)"
-    r"\s{0,4}\$?\{?(\w{1,20})\}?\s{0,4};\s{0,4}(?:\+\+\w{1,20}|\w{1,20}(?:\+\+|\+=1))\s{0,4}\)\)"
+    r"\s{0,4}(\$?\{?\w{1,20}\}?)\s{0,4};\s{0,4}(?:\+\+\w{1,20}|\w{1,20}(?:\+\+|\+=1))\s{0,4}\)\)"
 )
 _COUNTS_UP = re.compile(
     r"\b([A-Za-z_]\w{0,40})=\$\(\(\s{0,4}\$?\w{1,41}\s{0,4}\+\s{0,4}1\s{0,4}\)\)"
@@ -594,7 +594,8 @@ def _steered(words: list[str], loops: list[float], known: dict[str, str]) -> tup
         return [], False
     if words[0] in _LOOPS:
         loops.append(_times(words, known))
-        known.pop(words[1] if len(words) > 1 else "", None)
+        if words[0] in ("for", "select") and len(words) > 1:
+            known[words[1]] = f"${words[1]}"  # it has a value, another in each pass
         until = words[0] == "until" or words[:2] == ["while", "!"]  # it is run until it succeeds
         return (words[1 + (words[1:2] == ["!"]) :] if until else []), until
     return words, False
@@ -621,7 +622,8 @@ def _times(words: Sequence[str], known: dict[str, str]) -> float:
     read."""
     if words[0] == "while" and len(words) > 5 and words[1] in ("[", "[["):
         name, sign, end = words[2].strip("${}"), words[3], _filled(words[4], known)
-        begin = known.pop(name, "")
+        begin = known.get(name, "")
+        known |= {name: f"${name}"} if name.isidentifier() else {}
         known_ends = end.isdecimal() and (begin or "0").isdecimal()
         if f"{name}++" in known and sign in ("-lt", "-le") and known_ends:
             return float(max(1, int(end[:9]) - int(begin[:9] or 0) + (sign == "-le")))
@@ -759,11 +761,11 @@ def _summed(text: str, known: Mapping[str, str]) -> str | None:
     """
 
     def value(found: re.Match[str]) -> str:
-        name, _, default = found[0].partition("~")
-        of = known.get(name, default or name)
+        name, _, default = found[0].removeprefix("@").partition("~")
+        of = name if found[0].isdecimal() else known.get(name, default)
         return str(int(of)) if re.fullmatch(r"\d{1,15}", of) else "_"
 
-    text = re.sub(r"\w{1,64}(?:~\d{1,15})?", value, text).replace("/", "//")
+    text = re.sub(r"@?\w{1,64}(?:~\d{1,15})?", value, text).replace("/", "//")
     text = re.sub(r"^([^?:]*)\?([^?:]*):(.*)$", r"(\2) if (\1) else (\3)", text)
     text = text.translate(_FROM_LEXER)
     try:
@@ -827,8 +829,15 @@ def _commands(text: str) -> Iterable[tuple[str, list[str], str | None]]:
 
 def _sum_of(found: re.Match[str]) -> str:
     """Return a sum, `$((2 * ${N:-1}))`, rewritten so that the lexer takes it as one word."""
-    text = _DEFAULT_OF.sub(r"\1~\2", found[1]).translate(_TO_LEXER)
-    return "${=" + re.sub(r"[\s${}]", "", text) + "}"
+    text = _DEFAULT_OF.sub(r"@\1~\2", found[1]).translate(_TO_LEXER)
+    return "${=" + _marked(text) + "}"
+
+
+def _marked(text: str) -> str:
+    """Return a sum without blanks and signs of variables. An argument, `$1`, becomes `@1`, which is
+    not the number 1.
+    """
+    return re.sub(r"[\s${}]", "", re.sub(r"\$\{?(?=\d)", "@", text))
 
 
 def _sequence(found: re.Match[str]) -> str:
@@ -864,7 +873,7 @@ def _joined(found: re.Match[str]) -> str:
 def _counted(found: re.Match[str]) -> str:
     """Return a counting loop, `for ((i = 0; i < 10; i++))`, rewritten as a loop over a range: `for
     i in {0..9}`."""
-    last = f"${{={found[4]}{'-1' if found[3] == '<' else ''}}}"
+    last = f"${{={_marked(found[4])}{'-1' if found[3] == '<' else ''}}}"
     return f"for {found[1]} in {{{found[2]}..{last}}}"
 
 
