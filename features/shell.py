@@ -289,6 +289,7 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
     piped = list[str]()
     begun = list[int]()  # how many commands were found before each loop
     tested = False  # what follows `&&` or `||` is run only if a test says so
+    apart = list[tuple[int, dict[str, str]]]()
     jobs = _Jobs(found, budget)
     budget[0] -= len(text) // A_COMMAND if depth > 1 else 0  # a function is read at each call
     text, functions = _functions(text[:MOST_CHARACTERS] if budget[0] >= 0 else "")
@@ -299,6 +300,7 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
         if budget[0] < 0:
             break
         jobs.reads(sign, words, loops)
+        _set_apart(sign, known, apart, depth=len(branches))
         at = begun[-1] if loops and begun else len(found)
         passes = inf if branches or "-n" in words else prod(loops)
         budget[1] = _waits(words, found, at, group=budget[1], passes=passes)
@@ -338,6 +340,25 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
                 for one in inner
             )
     return found
+
+
+def _set_apart(
+    sign: str, known: dict[str, str], apart: list[tuple[int, dict[str, str]]], depth: int
+) -> None:
+    """Take back what was assigned within `( ... )` where that ends.
+
+    Args:
+        sign: before the next command.
+        known: values of variables, changed in place.
+        apart: for each `(` that is open, how many branches were open there, and what was known.
+        depth: how many branches are open now. A `)` behind a pattern of `case` ends nothing.
+    """
+    for one in sign:
+        if one == "(":
+            apart.append((depth, dict(known)))
+        elif one == ")" and apart and apart[-1][0] == depth:
+            known.clear()
+            known |= apart.pop()[1]
 
 
 @dataclass
