@@ -446,10 +446,10 @@ class _Watch:
         samples = self.nvml.nvmlDeviceGetProcessUtilization(
             self.gpu.handle, self.last_process_sample
         )
-        latest: dict[int, Any] = {}
+        latest, tree = dict[int, Any](), set(pids)
         for sample in samples:
             self.last_process_sample = max(self.last_process_sample, sample.timeStamp)
-            if sample.pid in pids and sample.timeStamp > getattr(
+            if sample.pid in tree and sample.timeStamp > getattr(
                 latest.get(sample.pid), "timeStamp", 0
             ):
                 latest[sample.pid] = sample

@@ -6,6 +6,7 @@ the profile is what was declared for such a command, or unknown.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ from profiler import procs
 from profiler.session import Options, Target, judge, open_target, recorder_for
 from scheduler.backends.local.host import Host
 
+TREE_SHARE = 0.01  # of a core, for the list of a job's processes
 Answer = tuple[Profile | None, str]  # the profile, and one line on why there is none
 
 
@@ -39,6 +41,24 @@ class Known:
         return self._answer
 
 
+class Tree:
+    """The processes below one, as a function without arguments. They are listed anew as often as
+    `TREE_SHARE` of a core allows, since a job can have thousands, and this is a thread of the
+    decider: 8,000 would take a whole core of it at each reading, and are listed every half minute.
+    """
+
+    def __init__(self, root: int) -> None:
+        self._root, self._due = root, 0.0
+        self._found: Sequence[int] = ()
+
+    def __call__(self) -> Sequence[int]:
+        if time.monotonic() >= self._due:
+            begun = time.thread_time()
+            self._found = procs.descendants(self._root)
+            self._due = time.monotonic() + (time.thread_time() - begun) / TREE_SHARE
+        return self._found
+
+
 class Sampled:
     """A measurement of a command on GPUs, sampled ten times a second on a thread."""
 
@@ -46,9 +66,7 @@ class Sampled:
         self, target: Target, shim: int, origin: float, baseline: Mapping[str, float]
     ) -> None:
         self._target, self._baseline = target, baseline
-        self._recorder = recorder_for(
-            target.sampler, lambda: procs.descendants(shim), origin=origin, fast_hz=0.0
-        )
+        self._recorder = recorder_for(target.sampler, Tree(shim), origin=origin, fast_hz=0.0)
 
     def end(self, after_s: float, *, ended: bool) -> Answer:
         recorder = self._recorder

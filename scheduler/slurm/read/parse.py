@@ -22,7 +22,7 @@ from scheduler.slurm.read.versions import UNLIMITED, job_as_first, release_of
 
 NO_LIMIT = 0xFFFFFFFE  # from here on: the partition's, or none
 MOST_TASKS = 100_000  # of one array
-MOST_HOSTS = 1_000_000
+MOST_HOSTS = 100_000  # Slurm has no cluster of more than 65,536
 MOST_RANGES = 4  # in one name: "rack[1-4]n[1-8]" has two
 _CLOSING = frozenset(
     [
@@ -392,6 +392,8 @@ def task_numbers(text: str) -> list[int]:
         if step < 1 or high - low > MOST_TASKS:
             raise ParseError(f"array tasks {text[:40]!r}")
         found += range(low, high + 1, step)
+        if len(found) > MOST_TASKS + 1:
+            raise ParseError(f"array tasks {text[:40]!r} are too many")
     return found
 
 
@@ -569,36 +571,41 @@ def fields(line: str) -> dict[str, str]:
     return found
 
 
-def hosts(text: str) -> tuple[str, ...]:
+def hosts(text: str, most: int = MOST_HOSTS) -> tuple[str, ...]:
     """Return the host names in a host list such as ``n[1-3,07],m2``, in its order. Raise ParseError
-    where it cannot be read, or is too long."""
+    where it cannot be read, or has more than `most` names, none of which is made then: a user can
+    write a million names with ten characters."""
     if text in ("", "(null)", "None assigned"):
         return ()
     found: list[str] = []
     for part in re.findall(r"(?:[^,\[]++|\[[^\]]*+\]?+)++", text):
-        found += _expanded(part)
-        if len(found) > MOST_HOSTS:
-            raise ParseError(f"host list {text[:40]!r} is too long")
+        found += _expanded(part, most - len(found))
     return tuple(found)
 
 
-def _expanded(part: str) -> Sequence[str]:
+def _expanded(part: str, most: int) -> Sequence[str]:
     head, bracket, tail = part.partition("[")
     if not bracket:
+        if most < 1:
+            raise ParseError(f"host list {part[:40]!r} is too long")
         return [head]
     if part.count("[") > MOST_RANGES:
         raise ParseError(f"host list {part[:40]!r} has too many ranges in one name")
     inside, closing, rest = tail.partition("]")
     if not closing:
         raise ParseError(f"host list {part[:40]!r}")
-    numbers: list[str] = []
+    ranges, count = list[tuple[range, int]](), 0
     for piece in inside.split(","):
         match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", piece)
-        if match is None or int(match[2] or match[1]) - int(match[1]) > MOST_HOSTS:
+        if match is None:
             raise ParseError(f"host list {part[:40]!r}")
-        width = len(match[1])
-        numbers += [f"{n:0{width}d}" for n in range(int(match[1]), int(match[2] or match[1]) + 1)]
-    ends = _expanded(rest)
-    if len(numbers) * len(ends) > MOST_HOSTS:
+        low, high = int(match[1]), int(match[2] or match[1])
+        ranges.append((range(low, high + 1), len(match[1])))
+        count += max(0, high + 1 - low)  # `len` of a range has a limit
+        if count > most:
+            raise ParseError(f"host list {part[:40]!r} is too long")
+    ends = _expanded(rest, most)
+    if count * len(ends) > most:
         raise ParseError(f"host list {part[:40]!r} is too long")
+    numbers = [f"{n:0{width}d}" for numbers, width in ranges for n in numbers]
     return [head + number + end for number in numbers for end in ends]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+
 from scheduler.slurm.read.client import Slurm
 from scheduler.slurm.read.job_states import OVER
 from scheduler.slurm.read.parse import SlurmJob, moment
@@ -12,18 +14,20 @@ _COLUMNS = "JobID,User,Partition,Submit,Start,End,State,TimelimitRaw,AllocCPUS,A
 
 def past(slurm: Slurm, user: str, days: int) -> list[SlurmJob]:
     """Return the jobs of `user` ("" for all users) that ran and ended in the last `days` days, as
-    far as `sacct` shows them. Lines that cannot be read are left out. Raise SlurmDown or SlurmError
-    where `sacct` does not answer or fails."""
+    far as `sacct` shows them. Lines that cannot be read are left out, and so are those within a
+    job's name. Raise SlurmDown or SlurmError where `sacct` does not answer or fails."""
     since, who = f"now-{days}days", ("-u", user) if user else ("-a",)
-    asked = ("sacct", "-n", "-P", "-X", *who, "-S", since, "-o", _COLUMNS)
-    found = (_job(line) for line in slurm.read(*asked).splitlines())
+    mark = secrets.token_hex(8)  # a name with a line end in it forges no job, of another user's
+    how = f"--delimiter={mark}", "-o", _COLUMNS
+    text = slurm.read("sacct", "-n", "-P", "-X", *who, "-S", since, *how)
+    found = (_job(line, mark) for line in text.splitlines())
     return [job for job in found if job is not None]
 
 
-def _job(line: str) -> SlurmJob | None:
+def _job(line: str, mark: str) -> SlurmJob | None:
     try:
         job_id, user, partition, submit, start, end, state, limit, cpus, tres, name = line.split(
-            "|", 10
+            mark, 10
         )
         times = [moment(one) for one in (submit, start, end)]
         types = gpu_types(tres) or {}

@@ -26,6 +26,7 @@ from scheduler.slurm.twin.priority import duration_s
 from scheduler.slurm.twin.site import Site
 
 MOST = 100_000  # nodes, tasks, CPUs or GPUs that one option may ask for: more than any cluster has
+MOST_OPTIONS = 200  # sbatch has about half as many
 MOST_MIB = 1e12
 MOST_NICE = 2_147_483_645  # as sbatch has it
 
@@ -68,8 +69,24 @@ _OPTIONAL = "--no-kill", "--get-user-env", "--propagate"  # a value follows "=",
 
 
 def _parsed(options: Sequence[str]) -> argparse.Namespace:
+    if _given(options) > MOST_OPTIONS:  # argparse takes time quadratic in their number
+        raise RequestError(f"more than {MOST_OPTIONS} options")
     words = ((one.partition("=")[0], one) for one in options)
     return _parser().parse_args([name if name in _OPTIONAL else one for name, one in words])
+
+
+def _given(options: Sequence[str]) -> int:
+    """Return how many words begin with a dash up to where the script must have begun: at a word
+    that can be no option's value."""
+    count, value = 0, False  # whether the next word may be a value
+    for one in options:
+        if one.startswith("-"):
+            count, value = count + 1, "=" not in one
+        elif value:
+            value = False
+        else:
+            break
+    return count
 
 
 def _parser() -> _Parser:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -221,15 +221,41 @@ def on_gpus(jobs: Sequence[SlurmJob], nodes: Iterable[Node]) -> list[SlurmJob]:
         for job in sorted(jobs, key=lambda job: not job.gpu_type)
         if job.gpus and job.nodes and job.state in RUNNING and not job.held_gpus
     ]
-    spread = [job for job in there if len(job.nodes) > 1 and not job.gpus_per_node]
-    found = {job.id: in_use.take(job) for job in there if job not in spread}
-    for _ in range(len(spread)):
-        for job in spread:
-            others = {node for one in spread if one is not job for node in one.nodes}
-            if sum(node in others for node in job.nodes) < 2:
-                found[job.id] = in_use.take(job, others)
-        spread = [job for job in spread if job.id not in found]
+    spread = [job for job in there if _is_spread(job)]
+    found = {job.id: in_use.take(job) for job in there if not _is_spread(job)}
+    for job, shared in _in_turn(spread):
+        found[job.id] = in_use.take(job, shared)
     return [replace(job, held_gpus=found[job.id]) if job.id in found else job for job in jobs]
+
+
+def _is_spread(job: SlurmJob) -> bool:
+    """Return whether a job has several nodes, and nothing says how many GPUs it has on each."""
+    return len(job.nodes) > 1 and not job.gpus_per_node
+
+
+def _in_turn(spread: Sequence[SlurmJob]) -> Iterator[tuple[SlurmJob, set[str]]]:
+    """Yield the jobs that share at most one of their nodes with other jobs, and that node; then
+    those of which this holds without the ones before, and so on. A step for each node of each job:
+    one user can run thousands of jobs on nodes in a ring, each of which shares two.
+    """
+    left = dict[str, set[int]]()  # positions of jobs, by node
+    for i, job in enumerate(spread):
+        for node in job.nodes:
+            left.setdefault(node, set()).add(i)
+    shares = [sum(len(left[node]) > 1 for node in {*job.nodes}) for job in spread]
+    turn = [i for i, many in enumerate(shares) if many < 2]
+    while turn:
+        for i in turn:
+            yield spread[i], {node for node in spread[i].nodes if len(left[node]) > 1}
+        after = set[int]()
+        for i in turn:
+            for node in {*spread[i].nodes}:
+                left[node].discard(i)
+                for other in left[node] if len(left[node]) == 1 else ():
+                    shares[other] -= 1
+                    if shares[other] == 1:
+                        after.add(other)
+        turn = sorted(after)
 
 
 class _InUse:
@@ -270,7 +296,13 @@ def held(text: str, nodes: Sequence[str]) -> Held | None:
     """Return the GPU indices on each node, from the output of `scontrol show job -d`. Return None
     when the output names a node twice or not at all, which happens where a job's name forges a
     line. Return () where it shows no index."""
-    pairs = [(name, gres) for some, gres in _GPUS.findall(text) for name in parse.hosts(some)]
+    pairs: list[tuple[str, str]] = []
+    for match in _GPUS.finditer(text):
+        try:
+            names = parse.hosts(match[1], len(nodes) - len(pairs))
+        except ParseError:  # more than its nodes, or no list at all
+            return None
+        pairs += [(name, match[2]) for name in names]
     if sorted(name for name, _ in pairs) != sorted(nodes):
         return None
     by_node = {name: parse.indices(gres) for name, gres in pairs}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +13,12 @@ import pytest
 
 from features.job import Profile
 from features.schema import State
+from profiler import procs
 from scheduler.backends.base import Happened, Launch, Purpose, Report
 from scheduler.backends.local.backend import LocalBackend
 from scheduler.backends.local.host import Host, HostError, read_declared
 from scheduler.backends.local.spool import Spool, name_of
+from scheduler.backends.local.watch import Tree
 from scheduler.core.cluster import ClusterSpec, NodeGroup
 from scheduler.service.backends import host_of
 from scheduler.service.settings import Settings
@@ -255,3 +258,28 @@ def test_a_cluster_whose_nodes_differ_asks_for_no_more_gpus_than_it_has() -> Non
     groups = {"vc": [NodeGroup("", 1, 8), NodeGroup("", 2, 1)]}
     host = host_of(Settings(fake_gpus=True), ClusterSpec.mixed(groups))
     assert [len(gpus) for gpus in host.devices] == [8, 1, 1]
+
+
+def test_thousands_of_processes_of_one_job_are_listed_seldom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cost_s, there = 0.0, list[int]()
+
+    def descendants(root: int) -> list[int]:
+        begun = time.thread_time()
+        while time.thread_time() < begun + cost_s:
+            pass
+        return [root, *there]
+
+    monkeypatch.setattr(procs, "descendants", descendants)
+    tree = Tree(7)
+    for pid in (8, 9):  # few: each is seen as it comes
+        there.append(pid)
+        until(lambda: tree()[-1] == there[-1], "a new one", every_s=0.01)
+    cost_s = 0.2
+    there.append(10)
+    until(lambda: tree()[-1] == 10, "a new one", every_s=0.01)
+    begun, cost_s = time.thread_time(), 1.0
+    for _ in range(20):  # readings of two seconds
+        assert tree() == [7, 8, 9, 10], "the list that took 0.2 s holds for 20"
+    assert time.thread_time() - begun < 0.1

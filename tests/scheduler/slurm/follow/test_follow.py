@@ -117,7 +117,9 @@ class Told:
         if command[0] in ("sacctmgr", "sshare") and not self.database:
             raise SlurmError(f"{command[0]}: Connection refused")
         line = " ".join(command).removesuffix(" -o")
-        return self.says.get(line if plain else command[-2], "")
+        said = self.says.get(line if plain else command[-2], "")
+        between = [one.partition("=")[2] for one in command if one.startswith("--delimiter=")]
+        return said.replace("|", between[0]) if between else said
 
     def write(self, lines: Sequence[str]) -> list[str]:
         self.lines += lines

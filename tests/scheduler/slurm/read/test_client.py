@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scheduler.slurm.read import parse
 from scheduler.slurm.read.client import Slurm, SlurmDown, SlurmError, quoted, unreachable, word
 from scheduler.slurm.read.order import priorities
+from scheduler.slurm.read.past import past
 
 NODE = (
     "NodeName={name} CoresPerSocket=1 CPUTot=32 AvailableFeatures=(null) Gres={gres} "
@@ -232,6 +233,17 @@ def test_lines_that_submitted_jobs_are_read_and_forge_none(
 
     monkeypatch.setattr(Slurm, "read", refuse)
     assert Slurm().submit_lines(["7"]) == {}
+
+
+def test_a_name_forges_no_ended_job_of_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(self: Slurm, *command: str) -> str:
+        between = [w.partition("=")[2] for w in command if w.startswith("--delimiter=")] or ["|"]
+        own = ["7", "eve", "gpu", "100", "110", "170", "COMPLETED", "5", "8", "gres/gpu=4", "x\n"]
+        forged = ["8", "ada", "gpu", "100", "110", "9999", "COMPLETED", "5", "8", "gres/gpu=4", "y"]
+        return f"{between[0].join(own)}{'|'.join(forged)}\n"
+
+    monkeypatch.setattr(Slurm, "read", read)
+    assert [(job.id, job.user, job.end) for job in past(Slurm(), "", 30)] == [("7", "eve", 170.0)]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from features.clock import LAST_S
 from scheduler.slurm.read import parse
 from scheduler.slurm.read.parse import SlurmJob
-from scheduler.slurm.read.request import RequestError, options_of, request
+from scheduler.slurm.read.request import RequestError, options_of, request, script_of
 from scheduler.slurm.read.site import asks_of, defaults_in
 from scheduler.slurm.twin.site import Assoc, Partition, Site
 
@@ -179,3 +179,14 @@ def test_moments_are_read_to_the_second(text: str, second: int) -> None:
     ten = time.mktime((2030, 5, 1, 10, 0, 0, 0, 0, -1))
     job = request([f"--deadline=2030-05-01{text}"], SITE, "alice", "1", 0.0)
     assert job.deadline == ten + second
+
+
+@pytest.mark.parametrize("one", [["-k"], ["-n", "1"], ["-n1"], ["--wait"], ["--mem=1", "-W"]])
+def test_thousands_of_options_are_refused_at_once(one: list[str]) -> None:
+    begun = time.thread_time()
+    with pytest.raises(RequestError, match="more than 200 options"):
+        script_of(one * 4000)
+    assert time.thread_time() - begun < 0.1
+    args = ["x.sh", *one * 1000]
+    assert script_of(args) == args, "of the script, as many as it likes"
+    assert script_of(["--nodes=1", *args]) == script_of(["-N", "1", *args]) == args

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from features.job import Job
 from scheduler.core.durations import seconds_of
 from scheduler.core.estimates import Estimate, Estimator
 from scheduler.slurm.read.client import Slurm, SlurmDown
-from scheduler.slurm.read.parse import ParseError, SlurmJob, hosts
+from scheduler.slurm.read.parse import Node, ParseError, SlurmJob, hosts
 from scheduler.slurm.read.parse import nodes as parse_nodes
 from scheduler.slurm.read.site import asks_of
 from scheduler.slurm.read.snapshot import Asking
@@ -234,6 +235,17 @@ def test_a_name_that_forges_gpus_has_the_job_read_by_json() -> None:
     assert slurm.asked == ["7", "--json"]
 
 
+def test_a_name_that_forges_a_million_nodes_has_none_of_them_made() -> None:
+    nodes = ",".join(["1-99999999"] * 90)
+    forged = f"JobName=x\n{DETAIL.format(f'n[{nodes}]', '0')}" * 5
+    begun = thread_time()
+    for text in (forged, forged.replace("-99999999", "-99999")):
+        assert held(text + DETAIL.format("n[1-2]", "5"), hosts("n[1-2]")) is None
+        with pytest.raises(ParseError, match="too long"):
+            hosts(f"n[{nodes}]")
+    assert thread_time() - begun < 0.1
+
+
 def test_another_version_is_read_by_json_which_is_said_once() -> None:
     slurm = Printed(("nothing known", ""))
     slurm.whole = [jobs(record())[0]]
@@ -360,6 +372,30 @@ def test_gpus_that_are_in_use_on_a_node_are_those_of_its_jobs() -> None:
     chain[0] = replace(apart, gpus=2)
     held_gpus = [job.held_gpus for job in on_gpus([plain, *chain, typed], [*nodes, n3])]
     assert held_gpus == [((3,),), ((5,), (0,)), ((1,), (2,)), ((4,),)]
+
+
+def test_thousands_of_jobs_on_two_nodes_each_cost_no_more_than_thousands() -> None:
+    nodes = [
+        Node(
+            name=f"n{i}",
+            gpus=8,
+            gpu_type="",
+            partitions=("p",),
+            open=True,
+            state="MIXED",
+            types=(("", 8),),
+            used=(0,) if i in (0, 1999) else (0, 1),
+        )
+        for i in range(2000)
+    ]
+    one = SlurmJob("1", "RUNNING", "ann", "x", "p", submit=0.0, gpus=2, num_nodes=2)
+    for many in (2000, 1999):  # in a ring, none of which is certain, and in a chain
+        pairs = [(f"n{i}", f"n{(i + 1) % 2000}") for i in range(many)]
+        running = [replace(one, id=f"{i}", nodes=pair) for i, pair in enumerate(pairs)]
+        begun = thread_time()
+        found = on_gpus(running, nodes)
+        assert thread_time() - begun < 5.0, "as if each were compared with all others"
+        assert any(job.held_gpus for job in found) == (many == 1999)
 
 
 def test_memory_asked_for_is_not_a_partition_s_default_that_slurm_shows_meanwhile() -> None:
