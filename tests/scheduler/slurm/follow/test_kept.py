@@ -131,6 +131,22 @@ def test_kept_rows_follow_each_change(name: str, as_it_was: dict[str, Any]) -> N
             _follow(scene, [replace(job, **{name: to}) for job in queue])
 
 
+def test_kept_rows_follow_a_partition_that_becomes_one_with_another() -> None:
+    """The jobs are as they were, their virtual cluster is not."""
+    scene = twin(None)
+    scene.slurm.has += [replace(scene.slurm.has[0], name="n3", partitions=("other",))]
+    runs = scene.job(7, **RUNS)
+    held = scene.job(4, priority=0, reason="JobHeldUser")
+    queue = [runs, scene.job(2), scene.job(3, gpus=1, partition="other"), held]
+    _follow(scene, queue)
+    rows = scene.follower._rows
+    assert {row["job_id"]: row["vc"] for row in rows.rows.values()} == {
+        "7": "main", "2": "main", "3": "other", "4": "main",
+    }  # fmt: skip
+    _follow(scene, [*queue, scene.job(8, gpus=1, partition="main,other")])
+    assert {row["vc"] for row in rows.rows.values()} == {"main+other"}
+
+
 @settings(max_examples=60, deadline=None)
 @given(looks=st.lists(st.lists(st.tuples(st.integers(0, 3), CHANGES), max_size=3), max_size=5))
 def test_kept_rows_follow_changes_in_any_order(
