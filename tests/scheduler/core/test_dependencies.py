@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
+from features.job import Job
 from features.schema import State
+from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Reason
 from scheduler.core.dependencies import RECENT_S, Dependencies
 from scheduler.core.nodes import KnownJob
@@ -164,6 +167,30 @@ def test_it_goes_on_in_another_core(failed: str, starts: bool) -> None:
         blocked = desk.core.waiting.blocked("b")
         assert blocked is not None
         assert blocked.never
+
+
+def _alone(core: Core, job: Job) -> None:
+    core.nodes.adopt(KnownJob(job=job, order=1, queued_before=True), 300.0)
+
+
+def _in_line(core: Core, job: Job) -> None:
+    core.nodes.line_up([core.nodes.adopt_waiting(job, 1, 300.0)])
+
+
+@pytest.mark.parametrize("take_over", [_alone, _in_line])
+def test_one_taken_over_from_a_queue_starts_as_soon_as_the_others_end(
+    take_over: Callable[[Core, Job], None],
+) -> None:
+    """The job that it named runs again, and it was held and released meanwhile."""
+    desk = Desk(Fifo(), cluster_of())
+    desk.submit(a_job("again", gpus=8))
+    take_over(desk.core, after("b", any_end="again").job)
+    assert [d.reason for d in desk.core.decide(300.0)] == [Reason.GPUS_BUSY]
+    desk.core.waiting.hold("b", 310.0)
+    desk.core.waiting.release("b", 320.0)
+    *_, wait = desk.core.decide(320.0)
+    assert (wait.job_id, wait.reason) == ("b", Reason.DEPENDENCY_NOT_MET)
+    assert actions(desk.end("again", now=330.0)) == [(Action.ENQUEUE, "b"), (Action.START, "b")]
 
 
 def test_ends_nobody_waits_for_are_forgotten_after_an_hour() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from features.amounts import Work
@@ -77,7 +77,7 @@ MAY_BE: Mapping[str, Sequence[Any]] = {
     "work": (None, Work("epoch", 90.0, 128.0, "program", "words", "rest")),
 }
 # sent together, as Slurm shows them
-RUNS = {"state": "RUNNING", "start": NOW - 10, **EVERYTHING}
+RUNS: dict[str, Any] = {"state": "RUNNING", "start": NOW - 10, **EVERYTHING}
 AGAIN = {"state": "PENDING", "start": None, "nodes": (), "held_gpus": ()}
 CHANGES = st.one_of(
     st.sampled_from(sorted(MAY_BE)).flatmap(
@@ -131,6 +131,22 @@ def test_kept_rows_follow_each_change(name: str, as_it_was: dict[str, Any]) -> N
             _follow(scene, [replace(job, **{name: to}) for job in queue])
 
 
+def test_kept_rows_follow_a_partition_that_becomes_one_with_another() -> None:
+    """The jobs are as they were, their virtual cluster is not."""
+    scene = twin(None)
+    scene.slurm.has += [replace(scene.slurm.has[0], name="n3", partitions=("other",))]
+    runs = scene.job(7, **RUNS)
+    held = scene.job(4, priority=0, reason="JobHeldUser")
+    queue = [runs, scene.job(2), scene.job(3, gpus=1, partition="other"), held]
+    _follow(scene, queue)
+    rows = scene.follower._rows
+    assert {row["job_id"]: row["vc"] for row in rows.rows.values()} == {
+        "7": "main", "2": "main", "3": "other", "4": "main",
+    }  # fmt: skip
+    _follow(scene, [*queue, scene.job(8, gpus=1, partition="main,other")])
+    assert {row["vc"] for row in rows.rows.values()} == {"main+other"}
+
+
 @settings(max_examples=60, deadline=None)
 @given(looks=st.lists(st.lists(st.tuples(st.integers(0, 3), CHANGES), max_size=3), max_size=5))
 def test_kept_rows_follow_changes_in_any_order(
@@ -176,9 +192,10 @@ def test_a_kept_job_of_the_core_is_that_of_slurms_job(
 
 def test_jobs_that_are_over_are_not_kept_for_ever() -> None:
     scene, most = twin(None), 0
+    follower = scene.follower
     for n in range(2, 200):
         scene.look(scene.job(n, gpus=8))
-        most = max(most, len(scene.follower._planner._jobs._kept))
+        most = max(most, len(follower._planner._jobs._kept), len(follower._audit._seen))
     assert most < 100
 
 
@@ -225,14 +242,17 @@ def test_the_own_policy_decides_the_same_where_nobody_reads_why(
 
 @settings(max_examples=100, deadline=None)
 @given(looks=st.lists(st.lists(st.tuples(st.integers(0, 2), CHANGES), max_size=2), max_size=6))
+@example(looks=[[], [(0, {"qos": "high"})], [(0, {"qos": ""})]])
 def test_a_claim_is_dropped_when_the_job_has_changed_since_however_many_looks_ago(
     looks: list[list[tuple[int, dict[str, Any]]]],
 ) -> None:
     queue = _first([Scene(None).job(n) for n in (2, 3, 4)])
     audit, asked = Audit(), dict[str, SlurmJob]()
+    made = {job: job for job in queue}  # one that is again as it was is the same object
     for changes in looks:
         for at, change in changes:
-            queue[at] = replace(queue[at], **change)
+            job = replace(queue[at], **change)
+            queue[at] = made.setdefault(job, job)
         waiting = {job.id: job for job in queue if job.state == "PENDING"}
         audit.look(mock.Mock(waiting=waiting, running={}, now=NOW))
         kept = {j: was for j, was in asked.items() if j in waiting and not changed(was, waiting[j])}
