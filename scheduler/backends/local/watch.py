@@ -42,7 +42,7 @@ class Known:
 
 
 class Tree:
-    """The processes below one, as a function without arguments. They are listed anew as often as
+    """The processes below one, as a function without arguments. They are listed again as often as
     `TREE_SHARE` of a core allows, since a job can have thousands, and this is a thread of the
     decider: 8,000 would take a whole core of it at each reading, and are listed every half minute.
     """
