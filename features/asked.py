@@ -72,7 +72,7 @@ def amount_of(command: Sequence[str], workdir: Path) -> Amount:
         beside = beside._replace(runs=inf)
     if own.epochs or own.steps:
         beside = beside._replace(epochs=None, steps=None)
-    elif own.runs and beside.runs:  # those of the program are in it
+    if own.runs and beside.runs:  # those of the program are in it
         own = own._replace(runs=max(own.runs, beside.runs))
     return Amount(*(one if one is not None else two for one, two in zip(own, beside, strict=True)))
 
@@ -214,10 +214,9 @@ def _written_to(words: Sequence[str]) -> Iterator[str]:
 
 
 def _of_its_program(words: Sequence[str], workdir: Path, files: _Files) -> dict[str, float]:
-    """Return what the Python program of a command asks for by itself, where the command states no
-    amount."""
-    if any(of_command(words)[:2]):
-        return {}
+    """Return what the Python program of a command asks for by itself: where the command states the
+    amount of a run, how many runs that is."""
+    stated = any(of_command(words)[:2])
     path = _program_path(words, workdir)
     if path is None or only_tests(words, ()) or not trains(words):
         return {}
@@ -231,7 +230,8 @@ def _of_its_program(words: Sequence[str], workdir: Path, files: _Files) -> dict[
         files.programs[key] = _of_text_of_a_program(
             text, words, path.parent, workdir=workdir, files=files, alone=not named
         )
-    return files.programs[key]
+    found = files.programs[key]
+    return {name: of for name, of in found.items() if name == "runs"} if stated else found
 
 
 def _given_to(words: Sequence[str]) -> dict[str, str]:
@@ -336,7 +336,7 @@ def _of_text(
     amount = of_commands(commands)
     known = {name: value for name, value in amount._asdict().items() if value is not None}
     found = _of(commands, workdir, depth, files)
-    if not (amount.epochs or amount.steps) and amount.runs and found.get("runs"):
+    if amount.runs and found.get("runs"):
         known["runs"] = max(amount.runs, found["runs"])
     return found | known
 

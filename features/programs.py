@@ -143,6 +143,7 @@ class _Program:
         self.settings = beside.settings
         self.given = {bare(name): value for name, value in given.items()}
         self.nodes = list(ast.walk(tree))
+        self._take_spellings()
         self.epochs = list[ast.AST]()  # its outer loops over epochs
         self.modules = _on_import(beside.texts)
         self.others = _assigned(self.modules)
@@ -162,8 +163,17 @@ class _Program:
                     if isinstance(key, ast.Constant) and isinstance(key.value, str):
                         self.names.setdefault(key.value, []).append(value)
 
+    def _take_spellings(self) -> None:
+        """Take what the command gives an option by another spelling (`-e 5`) for what it gives it
+        by its name."""
+        for call in self._calls(*_OPTIONS):
+            name, spellings = _spellings(call)
+            for also in spellings:
+                if also in self.given:
+                    self.given.setdefault(name, self.given[also])
+
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
-        name = _name(target)
+        name = _text(target.slice) if isinstance(target, ast.Subscript) else _name(target)
         if name:
             self.names.setdefault(name, []).append(value)
 
@@ -295,7 +305,7 @@ class _Program:
         found = dict[str, set[float]]()
         for name, value in self.options.items():
             unit = unit_of(name)
-            number = self._number(value) if unit in _AMOUNTS else None
+            number = self._of_option(name, value) if unit in _AMOUNTS else None
             if unit and number is not None:
                 found.setdefault(unit, set()).add(number)
         one = {unit: numbers.pop() for unit, numbers in found.items() if len(numbers) == 1}
@@ -304,6 +314,9 @@ class _Program:
         if any(_EPISODES.match(bare(name)) for name in self.options):
             return {}
         return one if len(found) == len(one) == 1 else {}
+
+    def _of_option(self, name: str, default: ast.expr) -> float | None:
+        return number_of(self.given[name]) if name in self.given else self._number(default)
 
     def _runs(self) -> float:
         """Return how many runs the loops over folds, seeds or trials make, and those in which a
@@ -382,9 +395,7 @@ class _Program:
             one, two = self._number(node.left, depth + 1), self._number(node.right, depth + 1)
             if one is None or two is None:
                 return None
-            if isinstance(node.op, ast.Add):
-                return one + two
-            return one * two if isinstance(node.op, ast.Mult) else None
+            return _summed(node.op, one, two)
         if isinstance(node, ast.Call):
             name = _name(node.func)
             inner = next((one.value for one in node.keywords if one.arg == "default"), None)
@@ -663,14 +674,22 @@ def _end(over: ast.expr) -> ast.expr | None:
     return None
 
 
-def _option(call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
-    """Yield (name, default) of the option that a call declares, if it has a default."""
+def _spellings(call: ast.Call) -> tuple[str, list[str]]:
+    """Return the name by which a program knows the option that a call declares, and its spellings
+    on a command: `epochs`, and `e` and `num_epochs`. The name is "" where there is none.
+    """
     named = [text for one in call.args if (text := _text(one)).startswith("-")]
     long = [one for one in named if one.startswith("--")] or named or [""]
-    settings = {one.arg: one.value for one in call.keywords}
-    name = _text(settings["dest"]) if "dest" in settings else long[0]
-    if name and "default" in settings:
-        yield bare(name), settings["default"]
+    chosen = [_text(one.value) for one in call.keywords if one.arg == "dest"]
+    return bare((chosen or long)[0]), [bare(one) for one in named]
+
+
+def _option(call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+    """Yield (name, default) of the option that a call declares, if it has a default."""
+    name, _ = _spellings(call)
+    for one in call.keywords:
+        if name and one.arg == "default":
+            yield name, one.value
 
 
 def _fields(node: ast.ClassDef | ast.FunctionDef, handed: bool) -> Iterator[tuple[str, ast.expr]]:
@@ -707,6 +726,19 @@ def _name(node: ast.AST) -> str:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def _summed(operator: ast.operator, one: float, two: float) -> float | None:
+    match operator:
+        case ast.Add():
+            return one + two
+        case ast.Sub():
+            return one - two
+        case ast.Mult():
+            return one * two
+        case ast.FloorDiv() if two:
+            return one // two
+    return None
 
 
 def _text(node: ast.AST) -> str:

@@ -462,6 +462,33 @@ PROGRAMS = [
     ("def main(epochs=7): ...\nfire.Fire(main)", "python t.py", Amount(7)),
     ("@dataclass\nclass A:\n  epochs: int = field(default=9)", "python t.py", Amount(9)),
     ("a = b + b\nb = a + a\nfor epoch in range(a): ...", "python t.py", Amount()),
+    ("p.add_argument('-e', '--epochs', default=12)", "python t.py -e 4", Amount(4)),
+    (
+        "p.add_argument('-e', '--epochs', default=12)\nfor epoch in range(a.epochs): ...",
+        "python t.py -e 4",
+        Amount(4),
+    ),
+    (
+        "p.add_argument('-n', dest='epochs', default=12)\nfor epoch in range(a.epochs): ...",
+        "python t.py -n 4",
+        Amount(4),
+    ),
+    (
+        "c = {'epochs': 8}\nc['epochs'] = 2\nfor epoch in range(c['epochs']): ...",
+        "python t.py",
+        Amount(),
+    ),
+    ("for epoch in range(n // 2 - 1): ...\nn = 8", "python t.py", Amount(3)),
+    (
+        "for fold in range(5):\n  for epoch in range(a.epochs): ...",
+        "python t.py --epochs 3",
+        Amount(3, runs=5),
+    ),
+    (
+        "for fold in range(5):\n  for epoch in range(a.epochs): ...",
+        "bash -c 'for s in 1 2; do python t.py --epochs 3; done'",
+        Amount(3, runs=10),
+    ),
     ("this is no program", "python t.py", Amount()),
     (
         "for epoch in range(30): ...",
