@@ -171,7 +171,7 @@ def build_snapshot(
         before: what was kept from the last poll.
     """
     snapshot, before = ClusterSnapshot(core, shape, now), before or Before()
-    faults = before.faults
+    core.explains, faults = not before.unread, before.faults
     twin = twin_in(core.policy)
     by_twin = site is not None and twin is not None
     jobs = list(jobs)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from features.amounts import Work
 from scheduler.core.core import Core
-from scheduler.core.decisions import Evidence
+from scheduler.core.decisions import Action, Evidence
 from scheduler.core.durations import DurationDistribution
 from scheduler.explain.whatif import forecasts
 from scheduler.explain.whatif.forecasts import WhyNot, crude, why_stuck
@@ -183,7 +183,16 @@ def test_jobs_that_are_over_are_not_kept_for_ever() -> None:
 
 
 def _decided(snapshot: ClusterSnapshot) -> list[tuple[object, ...]]:
-    return [(d.job_id, d.action, d.reason, d.nodes, d.gpus) for d in snapshot.decisions]
+    gives: list[tuple[object, ...]] = [
+        (d.job_id, d.action, d.reason, d.nodes, d.gpus)
+        for d in snapshot.decisions
+        if d.action is not Action.WAIT
+    ]
+    return gives + [
+        (queued.job.job_id, queued.reason, queued.obstacle)
+        for queue in snapshot.core.queues.values()
+        for queued in queue
+    ]
 
 
 def test_the_own_policy_decides_the_same_where_nobody_reads_why(
@@ -219,6 +228,8 @@ def test_the_own_policy_decides_the_same_where_nobody_reads_why(
     )
     assert described
     assert _decided(own) == _decided(read)
+    assert Action.WAIT not in {d.action for d in own.decisions}
+    assert Action.WAIT in {d.action for d in read.decisions}
     assert own.core.cluster.runs.keys() == read.core.cluster.runs.keys() > {"7"}
     assert all(d.evidence for d in read.decisions)
 
