@@ -92,6 +92,7 @@ class Core:
         self.arrivals = 0  # order of the next job
         self.holding = HolderCache()
         self.keeps_receipts = False  # with decisions, of the durations that they go by
+        self.explains = True  # by a decision why a job waits; where False, only that it does
 
     def open_queues(self) -> None:
         """Make a queue for each virtual cluster that has none."""

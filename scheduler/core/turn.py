@@ -65,6 +65,8 @@ class Host(Protocol):
     def profiles_apart(self) -> bool: ...
     @property
     def keeps_receipts(self) -> bool: ...
+    @property
+    def explains(self) -> bool: ...
 
     def runs_of(self, vc: str) -> list[Run]: ...
     def touch(self, vc: str) -> None: ...
@@ -364,7 +366,7 @@ class Turn:
         evidence: Evidence = (),
     ) -> None:
         """Record why a job waits. A decision is recorded only when the reason differs from the last
-        one.
+        one, and where the core explains.
 
         Args:
             why: the obstacle, or the reason code itself.
@@ -375,6 +377,8 @@ class Turn:
         if queued.reason is reason:
             return
         queued.waits_for(reason, obstacle_of(why))
+        if not self._core.explains:
+            return
         position = self.queue.position(queued)
         holding = self._held_by(queued, blocker, position)
         capacity = self.capacity(queued)
@@ -479,8 +483,9 @@ class Turn:
         """Record why jobs wait that joined since the last turn and have no reason yet. Call
         `watch`, if given, with each job that joined and does not run. Empty the list of those that
         joined."""
+        runs = self._core.cluster.runs
         for queued in self.queue.fresh:
-            if queued.job.job_id in self._core.cluster.runs:
+            if queued.job.job_id in runs:
                 continue
             if queued.reason is None:
                 self.wait(queued, Obstacle.BEHIND, blocker=self.sole_blocker(queued))

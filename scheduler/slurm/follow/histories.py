@@ -54,9 +54,12 @@ class Histories:
         mine = {job.id: job for job in jobs}
         happened: list[tuple[float, int, SlurmJob]] = []
         for job in mine.values():
+            seen = self._live.get(job.id)
+            if seen is not None and not seen.runs and job.state in WAITING:
+                continue  # it still waits
             if job.state in OVER and self._ended.get(job.id) == job.submit:
                 continue
-            happened += _since(job, self._live.get(job.id), now)
+            happened += _since(job, seen, now)
         ended: list[Over] = []
         for at, what, job in sorted(happened, key=lambda one: (one[0], one[1], one[2].id)):
             # what is only seen now is dated now: a history never goes back

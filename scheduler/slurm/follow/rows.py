@@ -127,41 +127,31 @@ class JobRows:
             why: reasons of waiting jobs, as far as known, by job id.
             by_slurm: show Slurm's priorities.
         """
-        standings = Standings(snapshot, by_slurm=by_slurm)
-        kept = {}
+        standings = Standings(snapshot, self._shown, by_slurm=by_slurm)
+        kept, before, vc_of = dict[str, _Kept](), self._kept, snapshot.shape.vc_of
         found: Rows = {}
         for job in (
             *snapshot.running.values(),
             *snapshot.waiting.values(),
             *snapshot.aside.values(),
         ):
-            job_id = job.id
-            one = kept[job_id] = self._keep(job, snapshot.shape.vc_of(job.partition))
+            job_id, vc, known = job.id, vc_of(job.partition), before.get(job.id)
+            same = known is not None and known.job is job and known.plain["vc"] == vc
+            one = kept[job_id] = known if known is not None and same else _keep(known, job, vc)
             if job_id in snapshot.left_out:
                 alone = replace(briefly(job), left_out=snapshot.left_out[job_id])
                 found[job_id] = one.plain | {"slurm": self._slurm(one, why.get(job_id, alone))}
                 continue
-            shown = self.rows.get(job_id, {}).get("reason", "")
             if job_id in snapshot.running:
-                found[job_id] = self._runs(one, standings.of(job, shown), snapshot)
+                found[job_id] = self._runs(one, standings.of(job), snapshot)
             else:
                 text = one.says(why[job_id]) if job_id in why else one.plain["slurm"]
-                found[job_id] = one.waits(standings.place(job_id, shown), text)
+                found[job_id] = one.waits(standings.place(job_id), text)
         self._kept = kept
         return found
 
-    def _keep(self, job: SlurmJob, vc: str) -> _Kept:
-        """Return what was made of a job at the last poll, or that with its row built again."""
-        known = self._kept.get(job.id)
-        if known is None or known.plain["vc"] != vc:
-            return _Kept(job, _row(job, vc))
-        if known.job is job:
-            return known
-        if _SHOWN(known.job) != _SHOWN(job):
-            return _Kept(job, _row(job, vc))
-        if _rest(known.job) == _rest(job):
-            return replace(known, job=job)
-        return _Kept(job, _row(job, vc, known.plain["spec"]))
+    def _shown(self, job_id: str) -> str:
+        return self.rows[job_id]["reason"] if job_id in self.rows else ""
 
     def _runs(self, one: _Kept, stands: Standing, snapshot: ClusterSnapshot) -> JobColumns:
         job_id = one.job.id
@@ -219,6 +209,16 @@ class JobRows:
             }
             found.append(row | over)
         return found
+
+
+def _keep(known: _Kept | None, job: SlurmJob, vc: str) -> _Kept:
+    """Return what was made of a job at the last poll (`known`), or that with its row built
+    again."""
+    if known is None or known.plain["vc"] != vc or _SHOWN(known.job) != _SHOWN(job):
+        return _Kept(job, _row(job, vc))
+    if _rest(known.job) == _rest(job):
+        return replace(known, job=job)
+    return _Kept(job, _row(job, vc, known.plain["spec"]))
 
 
 def _rest(job: SlurmJob) -> tuple[object, ...]:

@@ -3,7 +3,7 @@ tables of its database; `scheduler.slurm.look` answers from it without a databas
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -55,21 +55,24 @@ class Standings:
     its place and its GPUs.
 
     Args:
+        shown: function that returns the reason code of a job that was shown last, or "". It is used
+            where there is no newer one.
         by_slurm: show Slurm's priorities.
     """
 
-    def __init__(self, snapshot: ClusterSnapshot, *, by_slurm: bool) -> None:
-        self._of = snapshot
+    def __init__(
+        self, snapshot: ClusterSnapshot, shown: Callable[[str], str], *, by_slurm: bool
+    ) -> None:
+        self._of, self._shown = snapshot, shown
         self._reasons = {d.job_id: d.reason.value for d in snapshot.decisions}
         self._ranks = ranked(snapshot.waiting) if by_slurm else {}
 
-    def of(self, job: SlurmJob, before: str = "") -> Standing:
-        """Return the state of a job. `before` is the reason code that was shown last; it is used
-        where there is no newer one."""
+    def of(self, job: SlurmJob) -> Standing:
+        """Return the state of a job."""
         job_id = job.id
         if job_id in self._of.left_out:
             return Standing(phase=seen_as(job))
-        runs, place = job_id in self._of.running, self.place(job_id, before)
+        runs, place = job_id in self._of.running, self.place(job_id)
         run = self._of.core.cluster.runs.get(job_id) if runs else None
         held = zip(run.nodes, run.gpus, strict=True) if run is not None else ()
         return Standing(
@@ -82,12 +85,14 @@ class Standings:
             partner=run.partner.job.job_id if run and run.partner else None,
         )
 
-    def place(self, job_id: str, before: str = "") -> Place:
-        """Return the place of a job that is in the core. `before` is as in `of`."""
-        queued, new = self._of.core.jobs[job_id], self._reasons.get(job_id)
-        still = queued.reason.value if not new and queued.reason is not None else ""
-        priority = self._ranks.get(job_id, 0)
-        return Place(new or still or before, priority, queued.key, queued.predicted_s)
+    def place(self, job_id: str) -> Place:
+        """Return the place of a job that is in the core."""
+        queued, reason = self._of.core.jobs[job_id], self._reasons.get(job_id)
+        if reason is None and queued.reason is not None:
+            reason = queued.reason.value
+        elif reason is None:
+            reason = self._shown(job_id)
+        return Place(reason, self._ranks.get(job_id, 0), queued.key, queued.predicted_s)
 
 
 def seen_as(job: SlurmJob) -> Phase:
@@ -137,7 +142,7 @@ class SeenRows(Mapping[str, JobRow]):
 
     def __init__(self, snapshot: ClusterSnapshot, why: Mapping[str, SlurmReason]) -> None:
         self._of, self._why = snapshot, why
-        self._standings = Standings(snapshot, by_slurm=True)
+        self._standings = Standings(snapshot, lambda _: "", by_slurm=True)
         self._jobs = snapshot.running | snapshot.waiting | snapshot.aside
         self._made: dict[str, JobRow] = {}
 
@@ -195,7 +200,9 @@ def ranked(waiting: Mapping[str, SlurmJob]) -> dict[str, int]:
     the column holds signed ones. The order stays the same.
     """
     high = max((job.priority for job in waiting.values()), default=0)
-    lower = MOST + 1 if high > MOST else 0
+    if high <= MOST:
+        return {job_id: job.priority for job_id, job in waiting.items()}
+    lower = MOST + 1
     return {job_id: min(job.priority - lower, MOST) for job_id, job in waiting.items()}
 
 

@@ -25,7 +25,7 @@ from scheduler.slurm.read.tres import counts
 from scheduler.slurm.read.versions import partition_as_first
 from scheduler.slurm.twin.capacity import counted_by_kind
 from scheduler.slurm.twin.known import LIMITS, QOS_FLAGS, Known
-from scheduler.slurm.twin.passes import blaming
+from scheduler.slurm.twin.passes import Ranked, as_shown, blaming
 from scheduler.slurm.twin.priority import duration_s
 from scheduler.slurm.twin.site import (
     Ask,
@@ -438,22 +438,27 @@ def asks_of(jobs: Iterable[SlurmJob], site: Site) -> dict[str, Ask]:
 
 class Asks:
     """Computes `asks_of` at each poll. For a job that has not changed since the last poll (the same
-    object), at the same site, the earlier result is used."""
+    object), at the same site, the earlier result is used.
+
+    Attributes:
+        shown: what `as_shown` returns of each of the jobs of the last poll, by id.
+    """
 
     def __init__(self) -> None:
         self._site: Site | None = None
-        self._kept: dict[str, tuple[SlurmJob, Ask]] = {}
+        self._kept: dict[str, tuple[SlurmJob, Ask, list[Ranked]]] = {}
+        self.shown: dict[str, list[Ranked]] = {}
 
     def of(self, jobs: Iterable[SlurmJob], site: Site) -> dict[str, Ask]:
         if site is not self._site:
             self._site, self._kept = site, {}
-        found = {}
+        found, self.shown = dict[str, Ask](), {}
         for job in jobs:
             known = self._kept.get(job.id)
             if known is None or known[0] is not job:
                 made = blaming(job.id, _ask, job, site)
-                known = self._kept[job.id] = job, made
-            found[job.id] = known[1]
+                known = self._kept[job.id] = job, made, as_shown(made, site)
+            _, found[job.id], self.shown[job.id] = known
         return found
 
 

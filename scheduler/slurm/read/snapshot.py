@@ -171,7 +171,7 @@ def build_snapshot(
         before: what was kept from the last poll.
     """
     snapshot, before = ClusterSnapshot(core, shape, now), before or Before()
-    faults = before.faults
+    core.explains, faults = not before.unread, before.faults
     twin = twin_in(core.policy)
     by_twin = site is not None and twin is not None
     jobs = list(jobs)
@@ -181,7 +181,8 @@ def build_snapshot(
     snapshot.changed = max(ends, default=-inf)
     jobs = [job for job in jobs if job.id not in faults]
     if site is not None and twin is not None:
-        twin.see(site, shape.names, before.asks.of(jobs, site), now)
+        asks = before.asks.of(jobs, site)
+        twin.see(site, shape.names, asks, now=now, shown=before.asks.shown)
     asked = [job for job in jobs if shape.vc_of(job.partition)]
     asked.sort(key=lambda job: (job.submit, job.id))
     holding = list(enumerate(job for job in asked if job.state in HOLDING))
@@ -217,17 +218,17 @@ def _line_up(
     are left out, with the reason."""
     core, shape, now = snapshot.core, snapshot.shape, snapshot.now
     # where CPUs are placed, types are in what it asks for: a node may have several
-    typed = not core.policy.capabilities.places_cpus
+    whole = core.policy.capabilities.places_cpus
     found: dict[str, SlurmJob] = {}
     line: list[QueuedJob] = []
     for order, job in enumerate((j for j in asked if j.state == "PENDING"), len(asked)):
-        why = _not_eligible(job, now, by_twin) or _not_ours(job, shape, core)
-        if why:
+        why = _not_eligible(job, now, by_twin)
+        if why or (not whole and (why := _not_ours(job, shape))):
             snapshot.left_out[job.id] = why
             continue
         try:
             queued = core.nodes.adopt_waiting(
-                before.jobs.of(job, shape.vc_of(job.partition), typed=typed),
+                before.jobs.of(job, shape.vc_of(job.partition), typed=not whole),
                 order,
                 now,
                 priority=job.priority if by_slurm else 0,
@@ -235,7 +236,7 @@ def _line_up(
             )
         except Exception as error:
             raise JobFault(job.id, error) from error
-        queued.reason = before.reasons.get(job.id)
+        queued.waits_for(before.reasons.get(job.id), None)
         line.append(queued)
         found[job.id] = job
     core.nodes.line_up(line)
@@ -272,12 +273,10 @@ def _not_eligible(job: SlurmJob, now: float, by_twin: bool) -> str:
     return "asks for a reservation" if job.reservation and not by_twin else ""
 
 
-def _not_ours(job: SlurmJob, shape: Shape, core: Core) -> str:
+def _not_ours(job: SlurmJob, shape: Shape) -> str:
     """Return as text why a policy that places only GPUs cannot handle a job. Return "" if
     it can.
     """
-    if core.policy.capabilities.places_cpus:
-        return ""
     if not job.gpus:
         return "asks for no GPU; this policy places GPUs only"
     if job.gpu_type and not shape.spec.has_type(job.gpu_type):

@@ -76,7 +76,8 @@ class Table:
 
     def __init__(self, slurm: Slurm, *, numbered: bool = True, warn: Warn = unheard) -> None:
         self._slurm, self._numbered, self._warn = slurm, numbered, warn
-        self._kept: dict[tuple[str, ...], list[SlurmJob]] = {}
+        self._kept: dict[str, list[SlurmJob]] = {}  # by record
+        self._mark = secrets.token_hex(8)  # in records that are kept; shown to nobody
         self._limits: dict[str, int] = {}  # of arrays; no longer shown when one task is left
         self._release: Release | None = None
         self._excluded: dict[str, tuple[str, ...]] = {}  # nodes, by job or array
@@ -105,34 +106,34 @@ class Table:
         marked = [f"{name}:|{mark}|" for name in WRITTEN]
         plain = (*COLUMNS, *more_columns(self._release))
         columns = ",".join([f"{name}:|" for name in plain] + marked + [f"Comment:|{mark}."])
-        records = self._slurm.table(columns).split(f"|{mark}.\n")
+        text = self._slurm.table(columns).replace(mark, self._mark)
+        records = text.split(f"|{self._mark}.\n")
         if records.pop():
             raise ParseError("squeue -O ended within a record")
-        before, kept = self._kept, dict[tuple[str, ...], list[SlurmJob]]()
+        before, kept = self._kept, dict[str, list[SlurmJob]]()
         was = {job.id: job for jobs in before.values() for job in jobs if job.held_gpus}
-        fresh: list[tuple[str, ...]] = []
+        fresh: list[str] = []
         self.unread = []
         for record in records:
-            key = tuple(record.split(f"|{mark}|"))
-            known = before.get(key)
+            known = before.get(record)
             if known is None:
                 try:
-                    if len(key) != len(WRITTEN) + 1:
+                    first, *written = record.split(f"|{self._mark}|")
+                    if len(written) != len(WRITTEN):
                         raise ParseError(f"squeue -O printed {record[:80]!r}")
-                    first, *written = key
                     known = self._limited(read(first, *written, release=self._release))
                 except ParseError as error:
                     self.unread.append(str(error))
                     continue
-                fresh.append(key)
-            kept[key] = known
+                fresh.append(record)
+            kept[record] = known
         if records and (
             len(self.unread) == len(records) or all(jobs[0].fault for jobs in kept.values())
         ):
             raise ParseError(self.unread[0] if self.unread else next(iter(kept.values()))[0].fault)
-        self._fill([kept[key] for key in fresh], was)
+        self._fill([kept[record] for record in fresh], was)
         if "ExcNodes" not in plain:
-            self._exclude([kept[key] for key in fresh], kept.values())
+            self._exclude([kept[record] for record in fresh], kept.values())
         self._kept = kept  # last: a record whose GPUs were not shown is new at the next look
         return [job for jobs in kept.values() for job in jobs]
 

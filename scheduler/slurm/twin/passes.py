@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import floor, inf
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from scheduler.slurm.twin.capacity import Capacity, choose, suits
 from scheduler.slurm.twin.limits import Hit, Usage, first_hit, is_kept, is_limit
@@ -38,12 +39,28 @@ CLOSED = frozenset((
 ))  # fmt: skip
 WINDOW_S = 30.0  # of ends that are taken together, at first
 TRIES = 64  # to plan one job
+# of a request, what decides when and where it could start on given nodes of a partition
+_WANTS = attrgetter(
+    "qos",
+    "nodes",
+    "max_nodes",
+    "cpus",
+    "min_cpus",
+    "memory_mib",
+    "per_cpu",
+    "per_gpu",
+    "gpus",
+    "gpus_per_node",
+    "features",
+    "req_nodes",
+    "exclusive",
+    "gres",
+)
 # waits for what others have or for their turn, not for a limit or a hold
 CAPACITY = frozenset((RESOURCES, PRIORITY))
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(NamedTuple):
     """A job in one of its partitions, with its priority there."""
 
     ask: Ask
@@ -168,6 +185,10 @@ class Passes:
     _preemption: Preemption = field(init=False)
     _suiting: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     _open: dict[str, list[str]] = field(default_factory=dict)  # nodes by partition
+    # by what is wanted: when and where it could start, until another job starts
+    _tried: dict[tuple[object, ...], tuple[float, tuple[Share, ...]] | None] = field(
+        default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         self.now = floor(self.now)  # time(NULL)
@@ -336,7 +357,7 @@ class Passes:
         shares of nodes that it gets. Return None where it would not start within the planned time.
         """
         limit_s = ask.limit_s(part)
-        tried: dict[tuple[str, ...], tuple[float, tuple[Share, ...]] | None] = {}
+        wants = part.name, het_job(ask) != "", _WANTS(ask)
         for _ in range(TRIES):
             suiting = set(self.nodes_of(ask, part, at))
             found, later = space.open(at, at + limit_s, self._unreserved(ask, part, at))
@@ -347,9 +368,9 @@ class Passes:
             ]
             later = min([*freed, *([later] if later is not None else [])], default=None)
             names = tuple(name for name in found if name in suiting)
-            if names not in tried:
-                tried[names] = self._will_run(ask, part, names)
-            known = tried[names]
+            if (*wants, names) not in self._tried:
+                self._tried[*wants, names] = self._will_run(ask, part, names)
+            known = self._tried[*wants, names]
             if known is not None:
                 start, placed = max(known[0], at), known[1]
                 if later is None or start <= later:
@@ -460,6 +481,7 @@ class Passes:
         ran = _with(ask, ranked.partition.name, placed)
         self.capacity.take(placed)
         self.usage.add(ran, self.site)
+        self._tried.clear()
         until = self.now + ask.limit_s(ranked.partition)
         self.running[ask.job_id] = Running(ran, self.now, until, listed(ask, self.running))
         self._count(ran, 1)
@@ -646,6 +668,15 @@ def ranks(
     return found
 
 
+def as_shown(ask: Ask, site: Site) -> list[Ranked]:
+    """Return a waiting job in its only partition, with the priority that Slurm shows. Return [] for
+    a job that is held, runs, or names not exactly one partition that there is."""
+    part = site.partitions.get(ask.partitions[0]) if len(ask.partitions) == 1 else None
+    return (
+        [] if part is None or ask.shares or ask.priority <= 1 else [Ranked(ask, part, ask.priority)]
+    )
+
+
 def in_order(ranked: Iterable[Ranked]) -> list[Ranked]:
     """Return jobs in the order in which Slurm considers them."""
     return sorted(
@@ -654,18 +685,9 @@ def in_order(ranked: Iterable[Ranked]) -> list[Ranked]:
             not one.ask.reservation,
             -one.partition.tier,
             -one.priority,
-            int(one.ask.submit),
-            _number(one.ask.job_id),
+            one.ask.turn,
         ),
     )
-
-
-def _number(job_id: str) -> tuple[int, int]:
-    """Return the numbers of a job and of its task as integers, (12, 3) for ``12_3``; 0 for each
-    that is missing or no number."""
-    array, _, task = job_id.partition("~")[0].partition("_")
-    number = int(array) if array.isdecimal() else 0
-    return number, int(task) if task.isdecimal() else 0
 
 
 def _with(ask: Ask, partition: str, shares: tuple[Share, ...]) -> Ask:

@@ -38,6 +38,7 @@ from scheduler.slurm.twin.passes import (
     Passes,
     PendingReason,
     Ranked,
+    as_shown,
     blaming,
     het_job,
     in_order,
@@ -113,7 +114,12 @@ class Slurm(Policy):
         return TwinOutlook(self)
 
     def see(
-        self, site: Site, names: Iterable[str], asks: Mapping[str, Ask], now: float | None = None
+        self,
+        site: Site,
+        names: Iterable[str],
+        asks: Mapping[str, Ask],
+        now: float | None = None,
+        shown: Mapping[str, list[Ranked]] | None = None,
     ) -> None:
         """Set the site that this policy imitates, as read from Slurm. Called before any job is
         known.
@@ -123,6 +129,7 @@ class Slurm(Policy):
             asks: request of each job, by id.
             now: time of the reading, seconds since the epoch. Until the next computation,
                 priorities are those that Slurm shows.
+            shown: by id, what `as_shown` returns of each job; None: it is made.
         """
         self._look(site)
         preempts = not site.config.get("PreemptType", "none").endswith("none")
@@ -133,7 +140,8 @@ class Slurm(Policy):
         self._seen_at = -inf if now is None else now
         late = _deadlines(self._asks.values())
         self._edges, self._keeps_deadlines = sorted({*self._edges, *late}), bool(late)
-        self._parts = Counter(one for ask in self._asks.values() if (one := het_job(ask)))
+        parts = (ask for job_id, ask in self._asks.items() if "+" in job_id)
+        self._parts = Counter(one for ask in parts if (one := het_job(ask)))
         for job_id, ask in self._asks.items():
             if ask.array:
                 self._arrays.setdefault(ask.array, []).append(job_id)
@@ -141,7 +149,8 @@ class Slurm(Policy):
                 self._slurm_reasons[reason_key(ask)] = ask.reason
         self._asks |= _throttled(self._asks, self._arrays)
         if now is not None and site.weighs:
-            self._take_priorities(now)
+            made = shown or {job_id: as_shown(ask, site) for job_id, ask in asks.items()}
+            self._take_priorities(now, made)
         if now is not None and site.backfilled is not None:
             self._clock.see(now, site.backfilled)
 
@@ -153,16 +162,14 @@ class Slurm(Policy):
             sorted({*self._edges, *late}), self._keeps_deadlines or bool(late)
         )  # fmt: skip
 
-    def _take_priorities(self, now: float) -> None:
+    def _take_priorities(self, now: float, shown: Mapping[str, list[Ranked]]) -> None:
         """Use the priorities that Slurm shows, and derive from them when Slurm computed them."""
+        self._ranked = {job_id: one for job_id, one in shown.items() if one}
         waiting = [ask for ask in self._asks.values() if not ask.shares and ask.priority > 1]
         rises: list[tuple[float, float]] = []
         for ask in waiting:
-            if len(rises) >= MOST_RISES and len(ask.partitions) == 1:  # its priority is Slurm's own
-                part = self.site.partitions.get(ask.partitions[0])
-                if part is not None:
-                    self._ranked[ask.job_id] = [Ranked(ask, part, ask.priority)]
-                continue
+            if len(rises) >= MOST_RISES and len(ask.partitions) == 1:
+                continue  # its priority is as shown
             known = ranks(self.site, ask, self.weights, now)
             if not known:
                 continue
@@ -171,7 +178,7 @@ class Slurm(Policy):
             if ask.accrue is not None and 1 < now - ask.accrue < self.weights.max_age_s:
                 rises.append((over, now - ask.accrue))
             self._ranked[ask.job_id] = [
-                replace(one, priority=max(1, one.priority - over)) for one in known
+                one._replace(priority=max(1, one.priority - over)) for one in known
             ]
         calc_s = self._clock.rhythm.calc_s
         boot = self.site.booted
@@ -272,14 +279,7 @@ class Slurm(Policy):
     def suiting(self, ask: Ask, part: Partition, now: float, *, closed: bool = False) -> list[str]:
         """Return the open nodes of a partition that could run a job now if the cluster were empty.
         With `closed`, return instead the closed nodes that could run their part of it."""
-        nodes = self.site.nodes
-        look = Passes(
-            site=self.site,
-            now=now,
-            capacity=self._capacity,
-            usage=self._usage,
-            running=self._running,
-        )
+        nodes, look = self.site.nodes, self._look_now(now, tries=False)
         shut = [name for name in sorted(part.nodes) if closed and not nodes[name].open]
         names = shut if closed else look.nodes_of(ask, part, now)
         return look.would_do(ask, names)
@@ -297,7 +297,7 @@ class Slurm(Policy):
             self._edges = [edge for edge in self._edges if edge > now]
             clock.changed()
         waiting = {queued.job.job_id: queued for queued in turn.queue}
-        asks = [self.ask(queued.job) for queued in waiting.values()]
+        asks = [self._asks[job_id] for job_id in waiting]
         if self._keeps_deadlines:
             asks = _in_time(turn, waiting, asks, self._seen_at)
         kept = {ask.job_id: why for ask in asks if (why := self._not_yet(ask, now))}
@@ -351,6 +351,7 @@ class Slurm(Policy):
         turn.preempt(run, -float(ask.priority), blocker=blocker, reason=Reason.PRIORITY)
         at = preemption.requeued_at(floor(turn.now))
         self._asks[job_id] = replace(ask, shares=(), submit=floor(turn.now), begin=at, accrue=at)
+        self.ask(run.job)  # as many GPUs as the core counts
         self._ranked.pop(job_id, None)
         self.reasons[job_id] = PendingReason("BeginTime")
         self._clock.came(run.vc)
@@ -374,13 +375,6 @@ class Slurm(Policy):
         part = self.site.partitions.get(ask.partitions[0]) if ask and ask.partitions else None
         if found is None or ask is None or part is None:
             return found
-        look = Passes(
-            site=self.site,
-            now=now,
-            capacity=self._capacity,
-            usage=self._usage,
-            running=self._running,
-        )
         if is_limit(found.reason):
             for tres in (False, True):
                 hit = first_hit(ask, part, self.site, self._usage, tres=tres)
@@ -392,7 +386,7 @@ class Slurm(Policy):
                 )
             found.set = is_set(found.reason, ask, part, self.site)
         elif found.reason == NOT_AVAILABLE:
-            found.reservation = look.shut_by(ask, part)
+            found.reservation = self._look_now(now, tries=False).shut_by(ask, part)
         elif found.reason == "Reservation":
             found.reservation = ask.reservation
         return found
@@ -429,7 +423,8 @@ class Slurm(Policy):
                     ask.job_id, ranks, self.site, ask, self.weights, at, self._shares.fairshare
                 )
                 self._ranked[ask.job_id] = known
-            found += [one if one.ask is ask else replace(one, ask=ask) for one in known]
+            as_made = bool(known) and known[0].ask is ask
+            found += known if as_made else [one._replace(ask=ask) for one in known]
         return in_order(found)
 
     def _not_yet(self, ask: Ask, now: float) -> str:
@@ -524,9 +519,7 @@ def _held(
 
 def _put_in_order(turn: Turn, waiting: Mapping[str, QueuedJob], line: list[Ranked]) -> None:
     """Sort the queue by the present order of `line`, because age and fair share have changed."""
-    keys: dict[str, float] = {}
-    for ranked in reversed(line):
-        keys[ranked.ask.job_id] = _key(ranked)
+    keys = {ranked.ask.job_id: _key(ranked) for ranked in reversed(line)}
     moved = [q for job_id, q in waiting.items() if q.key != keys.get(job_id, q.key)]
     if moved:
         for queued in moved:

@@ -341,6 +341,9 @@ class Ask:
         deadline: time by which it must have ended; None: none.
         gres: generic resources other than GPUs on each node, by name.
         odd: names of its options that the policy `slurm` does not know.
+        gpus_in_all: number of GPUs that it asks for over all its nodes.
+        turn: its place among jobs of one priority: the second of its submission, its number, and
+            its number as a task.
     """
 
     in_copies: ClassVar = "shared"  # of a core (`explain.whatif.copies`)
@@ -382,19 +385,21 @@ class Ask:
     deadline: float | None = None
     odd: tuple[str, ...] = ()
     gres: tuple[tuple[str, int], ...] = ()
+    gpus_in_all: int = field(init=False, repr=False, compare=False)
+    turn: tuple[int, int, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        gpus = sum([each for _, each in self.gpus])
+        object.__setattr__(self, "gpus_in_all", gpus * self.nodes if self.gpus_per_node else gpus)
+        array, _, task = self.job_id.partition("~")[0].partition("_")
+        number = int(array) if array.isdecimal() else 0
+        turn = int(self.submit), number, int(task) if task.isdecimal() else 0
+        object.__setattr__(self, "turn", turn)
 
     @property
     def partition(self) -> str:
         """The partitions that it names, as squeue shows them."""
         return ",".join(self.partitions)
-
-    @property
-    def gpus_in_all(self) -> int:
-        """Number of GPUs that the job asks for over all its nodes."""
-        found = 0
-        for _, each in self.gpus:
-            found += each
-        return found * self.nodes if self.gpus_per_node else found
 
     def limit_s(self, partition: Partition | None) -> float:
         """Return for how many seconds the job may run in a partition, by its own time limit, else

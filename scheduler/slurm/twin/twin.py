@@ -35,7 +35,12 @@ class SlurmTwin(Protocol):
     soon: set[str]
 
     def see(
-        self, site: Site, names: Iterable[str], asks: Mapping[str, Ask], now: float | None = None
+        self,
+        site: Site,
+        names: Iterable[str],
+        asks: Mapping[str, Ask],
+        now: float | None = None,
+        shown: Mapping[str, list[Ranked]] | None = None,
     ) -> None: ...
 
     def expect(self, asks: Mapping[str, Ask]) -> None: ...

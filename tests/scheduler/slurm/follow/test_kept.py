@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from features.amounts import Work
 from scheduler.core.core import Core
-from scheduler.core.decisions import Evidence
+from scheduler.core.decisions import Action, Evidence
 from scheduler.core.durations import DurationDistribution
 from scheduler.explain.whatif import forecasts
 from scheduler.explain.whatif.forecasts import WhyNot, crude, why_stuck
@@ -24,7 +24,11 @@ from scheduler.slurm.follow.promises import changed
 from scheduler.slurm.follow.rows import JobRows, Rows
 from scheduler.slurm.follow.standing import SeenRows
 from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.read.site import Asks
 from scheduler.slurm.read.snapshot import Before, ClusterSnapshot, Jobs, build_snapshot, job_of
+from scheduler.slurm.twin import policy as twin_policy
+from scheduler.slurm.twin.passes import Ranked
+from scheduler.slurm.twin.twin import twin_in
 from tests.scheduler.slurm.follow.test_follow import EVERYTHING, NOW, Scene, twin
 
 # of each field of a job what it may be, the first as in `Scene.job`
@@ -190,6 +194,52 @@ def test_a_kept_job_of_the_core_is_that_of_slurms_job(
     assert jobs.of(job, vc, typed=typed) is jobs.of(job, vc, typed=typed)
 
 
+@pytest.mark.parametrize("name", sorted(MAY_BE))
+def test_a_kept_request_is_that_of_slurms_job_at_the_site(name: str) -> None:
+    scene = twin(None)
+    [job] = _first([scene.job(2)])
+    scene.look(job)
+    site, asks = scene.follower._planner.site, Asks()
+    assert site is not None
+    part = replace(site.partitions["main"], tier=7)
+    for at in (site, replace(site, partitions={"main": part})):
+        again = [{name: to} for to in (*MAY_BE[name], MAY_BE[name][0])]
+        for change in ({}, *again):  # the first: the same object, at another site
+            job, anew = replace(job, **change) if change else job, Asks()
+            assert asks.of([job], at) == anew.of([job], at)
+            assert asks.shown == anew.shown
+        assert asks.shown["2"] == [Ranked(asks.of([job], at)["2"], at.partitions["main"], 1000)]
+        kept = asks.shown["2"]
+        asks.of([job], at)
+        assert asks.shown["2"] is kept
+        asks.of([], at)
+        assert asks.shown == {}
+
+
+@settings(max_examples=30, deadline=None)
+@given(looks=st.lists(st.lists(st.tuples(st.integers(0, 3), CHANGES), max_size=3), max_size=5))
+def test_the_line_is_that_of_a_queue_seen_for_the_first_time(
+    looks: list[list[tuple[int, dict[str, Any]]]],
+) -> None:
+    scene = twin(None)
+    queue = _first([scene.job(n) for n in (2, 3, 4, 5)])
+    with mock.patch.object(twin_policy, "MOST_RISES", 0):  # as for those far behind
+        for changes in [[], *looks, []]:
+            for at, change in changes:
+                queue[at] = replace(queue[at], **change)
+            scene.look(*queue)
+            assert scene.follower._last is not None
+            snapshot, planner = scene.follower._last[0], scene.follower._planner
+            anew = Planner(planner._cores, planner.shape)
+            anew.nodes, anew.site = planner.nodes, planner.site
+            drawn = anew.draw(queue, scene.now, {})
+            seen, kept = twin_in(drawn.core.policy), twin_in(snapshot.core.policy)
+            assert seen is not None
+            assert kept is not None
+            assert kept.line() == seen.line()
+            assert snapshot.order == drawn.order
+
+
 def test_jobs_that_are_over_are_not_kept_for_ever() -> None:
     scene, most = twin(None), 0
     follower = scene.follower
@@ -200,7 +250,16 @@ def test_jobs_that_are_over_are_not_kept_for_ever() -> None:
 
 
 def _decided(snapshot: ClusterSnapshot) -> list[tuple[object, ...]]:
-    return [(d.job_id, d.action, d.reason, d.nodes, d.gpus) for d in snapshot.decisions]
+    gives: list[tuple[object, ...]] = [
+        (d.job_id, d.action, d.reason, d.nodes, d.gpus)
+        for d in snapshot.decisions
+        if d.action is not Action.WAIT
+    ]
+    return gives + [
+        (queued.job.job_id, queued.reason, queued.obstacle)
+        for queue in snapshot.core.queues.values()
+        for queued in queue
+    ]
 
 
 def test_the_own_policy_decides_the_same_where_nobody_reads_why(
@@ -236,6 +295,8 @@ def test_the_own_policy_decides_the_same_where_nobody_reads_why(
     )
     assert described
     assert _decided(own) == _decided(read)
+    assert Action.WAIT not in {d.action for d in own.decisions}
+    assert Action.WAIT in {d.action for d in read.decisions}
     assert own.core.cluster.runs.keys() == read.core.cluster.runs.keys() > {"7"}
     assert all(d.evidence for d in read.decisions)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -16,7 +18,7 @@ from scheduler.slurm.read.snapshot import ClusterSnapshot, build_snapshot
 from scheduler.slurm.twin.capacity import Capacity
 from scheduler.slurm.twin.clock import Clock, Rhythm
 from scheduler.slurm.twin.limits import Usage, first_hit
-from scheduler.slurm.twin.passes import Passes, Space, in_order, ranks
+from scheduler.slurm.twin.passes import Passes, Ranked, Space, in_order, ranks
 from scheduler.slurm.twin.policy import Slurm, since_calculated
 from scheduler.slurm.twin.priority import FairShare, Multifactor
 from scheduler.slurm.twin.site import (
@@ -79,6 +81,140 @@ def test_of_ends_in_one_second_that_of_the_older_record_comes_first() -> None:
     far = running("far", "n2", NOW + 500)
     assert starts_at(old, other, far, names=("n1", "n2")) == 500
     assert starts_at(replace(old, listed=3.0), other, far, names=("n1", "n2")) == 60
+
+
+# of each field of a request something else than in `WANTED`
+OTHERWISE: dict[str, Any] = {
+    "user": "bob",
+    "account": "ml",
+    "qos": "first",
+    "partitions": ("all", "some"),
+    "nodes": 2,
+    "max_nodes": 0,
+    "cpus": 5,
+    "min_cpus": 5,
+    "memory_mib": 40_000.0,
+    "per_cpu": True,
+    "per_gpu": True,
+    "gpus": (("gpu", 1),),
+    "gpus_per_node": True,
+    "features": "[small|big]",  # all of one kind
+    "req_nodes": frozenset({"n1"}),
+    "exc_nodes": frozenset({"n1"}),
+    "exclusive": True,
+    "licences": (("matlab", 1),),
+    "reservation": "kept",
+    "time_limit_s": 7200.0,
+    "submit": NOW - 5,
+    "accrue": NOW - 5,
+    "sizes": ((2, 2),),
+    "nice": 5,
+    "site_factor": 5,
+    "priority": 5,
+    "array": "7",
+    "array_limit": 1,
+    "reason": "Resources",
+    "tres": {"cpu": 5.0},
+    "after": ("3",),
+    "begin": NOW + 50,
+    "deadline": NOW + 9000,
+    "odd": ("--switches",),
+    "gres": (("shard", 1),),
+}
+WANTED = Ask("new", max_nodes=1, cpus=4, memory_mib=1000.0, gpus=(("gpu", 4),), time_limit_s=3600.0)
+
+
+# what decides when and where it could start on the nodes that are open to it
+WANTS = frozenset((
+    "qos", "nodes", "max_nodes", "cpus", "min_cpus", "memory_mib", "per_cpu", "per_gpu", "gpus",
+    "gpus_per_node", "features", "req_nodes", "exclusive", "gres",
+))  # fmt: skip
+
+
+def _planning() -> Passes:
+    nodes = {name: replace(node, gres=(("shard", 1),)) for name, node in NODES.items()}
+    for name, feature in (("n1", "small"), ("n2", "big"), ("n3", "big")):
+        nodes[name] = replace(nodes[name], features=frozenset({feature}))
+    first = Qos("first", preempts=frozenset({"last"}))
+    qos = {"first": first, "last": Qos("last", preempted="CANCEL"), "": Qos("")}
+    site = replace(SITE, nodes=nodes, qos=qos, config={"PreemptType": "preempt/qos"})
+    runs = {
+        name: Running(
+            Ask(
+                f"on-{name}",
+                qos="last" if name == "n2" else "",
+                partitions=("all",),
+                shares=(Share(name, cpus, 32_000.0, (("gpu", gpus),), (("shard", shards),)),),
+            ),
+            NOW - 60,
+            NOW + ends_s,
+        )
+        for name, cpus, gpus, shards, ends_s in (
+            ("n1", 4, 2, 1, 900.0),
+            ("n2", 4, 3, 0, 500.0),
+            ("n3", 4, 3, 0, 2000.0),
+        )
+    }
+    capacity = Capacity.of(site)
+    for run in runs.values():
+        capacity.take(run.ask.shares)
+    return Passes(site, NOW, capacity, Usage(), {run.ask.job_id: run for run in runs.values()})
+
+
+def _earliest(passes: Passes, ask: Ask, part: Partition = PARTITION) -> object:
+    return passes._earliest(ask, part, Space(NOW, 86_400.0, 60.0), NOW)
+
+
+def test_a_start_is_found_once_for_jobs_that_want_the_same() -> None:
+    passes = _planning()
+    with mock.patch.object(Passes, "_will_run", autospec=True, side_effect=Passes._will_run) as ran:
+        first = _earliest(passes, WANTED)
+        once = ran.call_count
+        assert once
+        assert _earliest(passes, replace(WANTED, job_id="other", priority=7)) == first
+        assert ran.call_count == once
+        small, few = (
+            replace(WANTED, gpus=(), cpus=1),
+            replace(PARTITION, name="few", cpus_per_node=0),
+        )
+        assert _earliest(passes, small) != _earliest(passes, small, few)
+        assert _earliest(passes, replace(WANTED, job_id="5+0", qos="first")) != _earliest(
+            passes, replace(WANTED, job_id="6", qos="first")
+        ), "no job makes way for a part of a heterogeneous one"
+
+
+def test_every_field_of_a_request_is_tried_otherwise() -> None:
+    fixed = {"job_id", "shares", "gpus_in_all", "turn"}
+    assert OTHERWISE.keys() == {one.name for one in fields(Ask)} - fixed
+
+
+@pytest.mark.parametrize("name", sorted(OTHERWISE))
+def test_what_was_found_of_one_job_is_not_taken_for_one_that_wants_something_else(
+    name: str,
+) -> None:
+    wanted, passes = WANTED, _planning()
+    if name == "gpus_per_node":  # of one node the same
+        wanted = replace(wanted, nodes=2, max_nodes=2)
+    if name == "features":
+        two: dict[str, Any] = {"nodes": 2, "max_nodes": 2, "gpus": (("gpu", 3),)}
+        wanted = replace(wanted, features="small|big", **two)
+    other = replace(wanted, job_id="other", **{name: OTHERWISE[name]})
+    was = _earliest(passes, wanted)
+    found = _earliest(passes, other)
+    assert found == _earliest(_planning(), other)
+    assert (found != was) is (name in WANTS)
+
+
+def test_what_was_found_does_not_hold_once_another_job_has_started() -> None:
+    passes, anew = _planning(), _planning()
+    small = replace(WANTED, gpus=(("gpu", 1),), cpus=1)
+    was = _earliest(passes, small)
+    for one in (passes, anew):
+        for name, gpus in (("n1", 2), ("n2", 1), ("n3", 1)):
+            share = Share(name, 1, 1.0, (("gpu", gpus),))
+            ask = replace(small, job_id=f"now-{name}")
+            one.start(Ranked(ask, PARTITION, 1), (share,))
+    assert _earliest(passes, small) == _earliest(anew, small) != was
 
 
 def test_a_plan_is_looked_for_no_further_than_the_stretches_a_run_now_would_reach() -> None:
@@ -183,7 +319,11 @@ def test_when_priorities_were_computed_is_found_out_from_ages() -> None:
     twin = Slurm()
     twin.see(site, [], {"1": ask}, NOW)
     assert twin._clock.calculated == NOW - 40.0
-    oldest = {"submit": NOW - 200_000, "accrue": NOW - 200_000, "priority": 86_400}  # count no more
+    oldest: dict[str, Any] = {
+        "submit": NOW - 200_000,
+        "accrue": NOW - 200_000,
+        "priority": 86_400,
+    }  # count no more
     aged = {f"{n}": replace(ask, job_id=f"{n}", **oldest) for n in range(2, 62)}
     twin.see(site, [], {"1": ask} | aged, NOW)
     assert twin._clock.calculated == NOW - 40.0

@@ -55,6 +55,14 @@ PARTITIONS = {
 SITE = Site(NODES, PARTITIONS, config={"AccountingStorageEnforce": "associations,limits,qos"})
 
 
+def test_what_is_derived_of_a_request_follows_its_changes() -> None:
+    ask = Ask("12_3", submit=7.9, gpus=(("a100", 2), ("", 1)), nodes=2)
+    assert (ask.turn, ask.gpus_in_all) == ((7, 12, 3), 3)
+    again = replace(ask, job_id="15~1", submit=9.0, gpus_per_node=True)
+    assert (again.turn, again.gpus_in_all) == ((9, 15, 0), 6)
+    assert Ask("odd").turn == (0, 0, 0)
+
+
 def job(name: str, *, priority: int = 100, **asked: Any) -> Ask:
     said: dict[str, Any] = {"user": "ada", "account": "ai", "qos": "normal"}
     said |= {"partitions": ("short",), "time_limit_s": HOUR, "submit": NOW} | asked
