@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.replay.extra import read_extra
-from pipeline.replay.record import in_line, recorded_of
+from pipeline.replay.record import recorded_of
 from pipeline.replay.twin import Rows
 from pipeline.worlds.plain import workload_of
 from pipeline.worlds.shape import Shape
@@ -80,9 +80,7 @@ def beside_of(table: pa.Table, dump: Path, shape: Shape, taken: Collection[str])
     table = table.filter(pa.array(fits))
     if not len(table):
         return None
-    table, extra = in_line(table, read_extra(dump, table["source_line"].to_numpy()))
-    if not len(table):
-        return None
+    extra = read_extra(dump, table["source_line"].to_numpy())
     recorded = recorded_of(table, extra)
     workload = workload_of(table, shape.spec, "without GPUs")
     recorded = recorded.add_column(0, "job_id", [[job.job_id for job in workload.jobs]])

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.replay.causes import CAPACITY, cause_of
+from pipeline.replay.causes import cause_of
 from pipeline.replay.extra import Extra
-from pipeline.replay.window import waits
 
 
 def recorded_of(table: pa.Table, extra: Extra) -> pa.Table:
@@ -37,26 +36,6 @@ def recorded_of(table: pa.Table, extra: Extra) -> pa.Table:
             "started_by": [_PASSES.get(flags, "") for flags in map(_pass, extra.of("Flags"))],
         }
     )
-
-
-def in_line(table: pa.Table, extra: Extra) -> tuple[pa.Table, Extra]:
-    """Return the jobs without those that had not started when the dump was made and waited for
-    anything but their turn, or are parts of heterogeneous jobs; and their further columns. Nobody
-    knows when such a job could start, or what it waited for without the column Reason."""
-    known = "Reason" in extra.columns
-    kept = np.array(
-        [
-            not waiting or (known and cause_of(reason) == CAPACITY and "+" not in job_id)
-            for waiting, reason, job_id in zip(
-                waits(table).to_pylist(),
-                extra.of("Reason"),
-                table["job_id"].to_pylist(),
-                strict=True,
-            )
-        ],
-        bool,
-    )
-    return table.filter(pa.array(kept)), extra.at(np.flatnonzero(kept))
 
 
 _PASSES = {

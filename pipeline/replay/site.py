@@ -24,7 +24,7 @@ from pipeline.replay.beside import Beside, arriving, beside_of
 from pipeline.replay.causes import CAPACITY, LIMIT
 from pipeline.replay.extra import COLUMNS, Extra, read_extra
 from pipeline.replay.printed import Printed, read_printed
-from pipeline.replay.record import in_line, recorded_of, seconds, text
+from pipeline.replay.record import recorded_of, seconds, text
 from pipeline.replay.twin import Rows, Twin, twin_of
 from pipeline.replay.window import (
     Window,
@@ -33,7 +33,6 @@ from pipeline.replay.window import (
     opened,
     runs,
     until,
-    waits,
     window_of,
     with_column,
 )
@@ -270,7 +269,7 @@ def read_site(
     notes = _read_notes(summary, ended.delayed)
     table, window = window_of(table, options.last_days, options.most)
     counts["earlier"] = counts["ended"] - table.num_rows + int(pc.sum(table["carried"]).as_py())
-    table, extra = in_line(table, read_extra(dump, table["source_line"].to_numpy()))
+    extra = read_extra(dump, table["source_line"].to_numpy())
     bare = opened(bare, int(window["first"] * 1000))
     if options.cpu_jobs is None and len(table) + len(bare) > MOST_BESIDE:
         bare = bare.slice(0, 0)
@@ -279,7 +278,6 @@ def read_site(
     table, extra = _fitting(table, extra, kinds, counts, notes=notes)
     recorded = recorded_of(table, extra)
     _check_judged(dump, recorded, shape)
-    counts["waiting"] = int(pc.sum(waits(table)).as_py() or 0)
     counts["carried"] = int(pc.sum(table["carried"]).as_py())
     counts["replayed"] = table.num_rows - counts["carried"]
     name = "a site" if options.anonymise else dump.name

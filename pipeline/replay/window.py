@@ -24,60 +24,24 @@ def latest(table: pa.Table) -> int:
 
 def runs(table: pa.Table) -> pa.ChunkedArray:
     """Return a mask of the jobs that had not ended when the dump was made."""
-    return _in_state(table, State.RUNNING, State.PENDING)
-
-
-def waits(table: pa.Table) -> pa.ChunkedArray:
-    """Return a mask of the jobs that had not started when the dump was made."""
-    return _in_state(table, State.PENDING)
-
-
-def _in_state(table: pa.Table, *states: State) -> pa.ChunkedArray:
-    named = pa.array([state.value for state in states])
-    return pc.fill_null(pc.is_in(table["state"].cast(pa.string()), named), False)
+    return pc.fill_null(pc.equal(table["state"].cast(pa.string()), State.RUNNING.value), False)
 
 
 def until(table: pa.Table, last: int) -> pa.Table:
     """Return the jobs with a start and an end. Running jobs end at `last`, the last time in the
     dump (milliseconds since the epoch), since they hold their GPUs until then. A running job past
     its time limit is left out: its end was not recorded. So are starts that failed at once and were
-    requeued: their jobs waited on, and nothing ran. Jobs that had not started begin at `last`, see
-    `_started`."""
-    table = _started(table, last)
+    requeued: their jobs waited on, and nothing ran."""
     start, end = (table[name].cast(pa.int64()) for name in ("start_time", "end_time"))
     limit = pc.fill_null(pc.cast(table["time_limit_s"], pa.float64()), float("inf"))
     ran_s = pc.divide(pc.cast(pc.subtract(last, start), pa.float64()), 1000.0)
-    running = _in_state(table, State.RUNNING)
-    still = pc.and_(pc.and_(running, end.is_null()), pc.less(ran_s, limit))
+    still = pc.and_(pc.and_(runs(table), end.is_null()), pc.less(ran_s, limit))
     table = with_column(table, "end_time", pc.if_else(still, last, end))
     table = with_column(table, "duration_s", pc.if_else(still, ran_s, table["duration_s"]))
     table = table.filter(pc.and_(table["start_time"].is_valid(), table["end_time"].is_valid()))
     again = pc.equal(table["state"].cast(pa.string()), State.PREEMPTED.value)
     ran = pc.greater(table["end_time"].cast(pa.int64()), table["start_time"].cast(pa.int64()))
     return table.filter(pc.or_(ran, pc.invert(pc.fill_null(again, False))))
-
-
-def _started(table: pa.Table, last: int) -> pa.Table:
-    """Return the table in which the jobs that had not started begin at the time `last`
-    (milliseconds), and run for as much of their time limits as others did in the median. Those
-    without a limit still have no start."""
-    start, end = (table[name].cast(pa.int64()) for name in ("start_time", "end_time"))
-    limit = pc.cast(table["time_limit_s"], pa.float64())
-    waiting = pc.and_(waits(table), pc.and_(start.is_null(), end.is_null()))
-    waiting = pc.and_(waiting, limit.is_valid())
-    if not pc.any(waiting).as_py():
-        return table
-    shares = pc.divide(pc.cast(pc.subtract(end, start), pa.float64()), pc.multiply(limit, 1000.0))
-    share = pc.approximate_median(shares).as_py()
-    run_s = pc.multiply(limit, 1.0 if share is None else min(1.0, max(0.0, share)))
-    ends = pc.add(pc.cast(pc.multiply(run_s, 1000.0), pa.int64(), safe=False), last)
-    for name, now, was in (
-        ("start_time", last, start),
-        ("end_time", ends, end),
-        ("duration_s", run_s, table["duration_s"]),
-    ):
-        table = with_column(table, name, pc.if_else(waiting, now, was))
-    return table
 
 
 def from_eligible(table: pa.Table) -> tuple[pa.Table, int]:

@@ -196,47 +196,6 @@ def test_a_start_that_failed_at_once_and_was_requeued_is_no_job_that_hardly_wait
     assert more == {"9002"}
 
 
-WAITS = {"Start": "Unknown", "End": "Unknown", "State": "PENDING", "NodeList": "None assigned"}
-
-
-@pytest.mark.parametrize("reasons", [True, False])
-def test_who_waited_for_its_turn_when_the_dump_ends_takes_part_and_is_in_no_figure(
-    reasons: bool, tmp_path: Path
-) -> None:
-    """Whoever came after it would find free what it waited for. Of who waited for anything else, as
-    of all where no reasons were recorded, nobody knows when it could start."""
-    before = site("small", 4, tmp_path)
-    dump, names = tmp_path / "dump.txt", HEADER.split("|")
-    lines = dump.read_text().splitlines()
-    last = dict(zip(names, lines[-1].split("|"), strict=True)) | WAITS | {"AllocTRES": ""}
-    waiting = [
-        last | {"JobID": "9001", "Reason": "Priority", "Timelimit": "10:00:00"},
-        last | {"JobID": "9002", "Reason": "QOSMaxGRESPerUser"},
-        last | {"JobID": "9003+0", "Reason": "Resources"},
-        last | {"JobID": "9004", "Reason": "Resources", "Timelimit": "UNLIMITED"},
-    ]
-    rows = [line.split("|") for line in lines] + [list(row.values()) for row in waiting]
-    place = names.index("Reason")
-    rows = rows if reasons else [[*row[:place], *row[place + 1 :]] for row in rows]
-    dump.write_text("\n".join("|".join(row) for row in rows) + "\n")
-    read = read_site(dump, tmp_path / "again", DumpOptions(printed=[tmp_path / "site.txt"]))
-    more = {job.job_id for job in read.workload.jobs} - {job.job_id for job in before.workload.jobs}
-    assert more == ({"9001"} if reasons else set())
-    assert read.replayable["job_id"].equals(before.replayable["job_id"])
-    assert (before.counts["waiting"], read.counts["waiting"]) == (0, len(more))
-    assert read.counts["not_ended"] == 4
-    assert read.counts["ended"] == before.counts["ended"]
-    if more:
-        found = {row["job_id"]: row for row in read.recorded.to_pylist()}
-        ends = [row["submit"] + row["wait_s"] + row["ran_s"] for row in before.recorded.to_pylist()]
-        assert found["9001"]["submit"] + found["9001"]["wait_s"] == max(ends)
-        shares = [
-            row["ran_s"] / job.time_limit_s
-            for row, job in zip(before.recorded.to_pylist(), before.workload.jobs, strict=True)
-        ]
-        assert found["9001"]["ran_s"] == pytest.approx(36_000 * np.median(shares), rel=0.05)
-
-
 @pytest.mark.parametrize(
     ("given", "words"),
     [("bf_interval", "give NAME=VALUE"), ("nonsense=1", "does not have this setting")],
