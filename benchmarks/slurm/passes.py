@@ -147,7 +147,7 @@ class _State:
         partition.
         """
         found = [
-            replace(one, priority=self._priority(one, at))
+            one._replace(priority=self._priority(one, at))
             for job_id in self.waiting
             if self._may(self.asks[job_id], at)
             for one in ranks(self.site, self.asks[job_id], self.weights, at)
