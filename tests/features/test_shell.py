@@ -461,6 +461,10 @@ PROGRAMS = [
     ),
     ("def main(epochs=7): ...\nfire.Fire(main)", "python t.py", Amount(7)),
     ("@dataclass\nclass A:\n  epochs: int = field(default=9)", "python t.py", Amount(9)),
+    ("class A:\n  epochs: int = 7\nfire.Fire(A)", "python t.py", Amount(7)),
+    ("class A:\n  epochs = 7\nfire.Fire(A)", "python t.py", Amount()),  # no option of it
+    ("@ex.config\ndef c():\n  epochs = 7", "python t.py", Amount(7)),
+    ("@ex.config\ndef c():\n  if x:\n    pass\n  epochs = 7", "python t.py", Amount(7)),
     ("a = b + b\nb = a + a\nfor epoch in range(a): ...", "python t.py", Amount()),
     ("p.add_argument('-e', '--epochs', default=12)", "python t.py -e 4", Amount(4)),
     (

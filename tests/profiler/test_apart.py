@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import astuple, replace
 from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
 import psutil
 import pytest
@@ -257,6 +259,26 @@ def test_it_may_do_nothing_but_read_what_it_is_given(
     assert may["kill"] == "PermissionError"
     assert may["grow"] == "MemoryError"
     assert not Path("/tmp/made-by-a-reader").exists()
+
+
+@pytest.mark.parametrize(
+    ("machine", "largest", "asks"),
+    [
+        ("x86_64", 2**63 - 1, True),
+        ("aarch64", 2**63 - 1, True),
+        ("x86_64", 2**31 - 1, False),  # its calls have other numbers in 32 bits
+        ("riscv64", 2**63 - 1, False),
+    ],
+)
+def test_the_kernel_is_asked_to_refuse_sockets_where_their_number_is_known(
+    monkeypatch: pytest.MonkeyPatch, machine: str, largest: int, asks: bool
+) -> None:
+    monkeypatch.setattr(process.os, "uname", lambda: SimpleNamespace(machine=machine))
+    monkeypatch.setattr(process.sys, "maxsize", largest)
+    kernel = mock.Mock()
+    process._talks_to_nobody(kernel)
+    asked = [one.args[:2] for one in kernel.prctl.call_args_list]
+    assert asked == ([(22, 2)] if asks else []), "PR_SET_SECCOMP, SECCOMP_MODE_FILTER"
 
 
 def test_it_holds_nothing_but_its_line(reading: Reading, tmp_path: Path) -> None:

@@ -8,7 +8,11 @@ import pytest
 
 from features.amounts import Amount
 from features.progress import GROWN, REPEATS, Progress
-from profiler.progress.reader import Reader
+from profiler.progress.counter import Counter
+from profiler.progress.formats import Mark
+from profiler.progress.growth import GROWN as BY_GROWTH
+from profiler.progress.growth import kind
+from profiler.progress.reader import FIRST, FRAMES, Reader, _finest, _of_line
 
 EVERY_S = 10.0
 
@@ -166,6 +170,85 @@ def test_a_short_counter_may_begin_again_and_one_that_is_done_says_nothing() -> 
     assert found is not None
     assert found.high_s > 9.0 * found.total_s
     assert last(line, 5) is None
+
+
+def test_who_has_reached_all_of_its_work_is_not_said_to_go_on() -> None:
+    def line(i: int) -> str:
+        return f"[{5.0 * i:5.1f} %] all is well"
+
+    assert last(line, 19) is not None
+    assert last(line, 20) is None, "100 %"
+
+
+@pytest.mark.parametrize(("behind", "counts"), [(3, True), (5, False)])
+def test_a_rank_may_be_four_steps_behind_whatever_a_step_is(behind: int, counts: bool) -> None:
+    """A number that falls by more is a measurement, and no counter."""
+
+    def lines(i: int) -> str:
+        late = f"\nat {50 * (i - behind)}: fine" if i == 12 else ""
+        return f"at {50 * i}: fine{late}"
+
+    assert (last(lines, 13, Amount(None, 2000)) is not None) is counts
+
+
+def read(n: float, of: float | None = None, format: str = BY_GROWTH, label: str = "") -> Counter:
+    """A counter that went up to n."""
+    return Counter(Mark(format, "step", n, of, label=label), [(0.0, 0.0), (60.0, n)])
+
+
+@pytest.mark.parametrize(
+    ("counter", "counts"),
+    [
+        (read(9.0, format="a trainer's own", label="epoch #"), "step"),  # its format says so
+        (read(9.0, label="epoch #"), "epoch"),
+        (read(9.0, label="round #"), "round"),
+        (read(9.0, label="fold #"), "other"),
+        (read(9.0, label="iteration #"), "step"),
+        (read(9.0, label="a #"), ""),
+    ],
+)
+def test_what_a_counter_counts_is_said_by_its_format_or_its_words(
+    counter: Counter, counts: str
+) -> None:
+    assert kind(counter) == counts
+
+
+@pytest.mark.parametrize(
+    ("numbers", "between"),
+    [
+        ((900.0,), None),  # the only one
+        ((900.0, 800.0), None),  # about equal
+        ((900.0, 0.0), None),  # nobody knows how much slower that is
+        ((900.0, 300.0), (1.0, 3.0)),
+        ((300.0, 450.0, 900.0), (1.0, 3.0)),
+    ],
+)
+def test_of_several_steps_the_quickest_may_be_those_asked_for_or_the_slowest(
+    numbers: tuple[float, ...], between: tuple[float, float] | None
+) -> None:
+    found = list(_finest([read(n) for n in numbers]))
+    assert [one.between for one in found] == ([] if between is None else [between])
+    assert [one.main.n for one in found] == [900.0] * len(found)
+
+
+def test_steps_that_are_asked_for_by_their_name_are_these() -> None:
+    (found,) = _finest([read(900.0, format=FRAMES), read(300.0)])
+    assert found.between == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("of", "most", "between"),
+    [
+        (1000.0, 1.0, (1.0, 1.0)),
+        (1000.0, 4.0, (1.0, 4.0)),  # another goes on so long
+        (5.0, 1.0, (1.0, FIRST)),  # five folds, say, of each candidate
+        (5.0, 40.0, (1.0, 40.0)),
+    ],
+)
+def test_a_run_takes_at_least_what_its_counter_has(
+    of: float, most: float, between: tuple[float, float]
+) -> None:
+    assert _of_line(read(1.0, of), 1.0, most).between == between
 
 
 def test_rounds_are_no_steps_where_steps_are_counted() -> None:

@@ -309,6 +309,14 @@ def test_bad_configurations_are_told_in_one_line(change: dict[str, object], told
     assert "\n" not in str(caught.value)
 
 
+def test_bursts_are_half_of_the_jobs_at_most() -> None:
+    config = replace(default_config("small"), days=7, burst_jobs=(50, 50))
+    half = replace(config, jobs=200, bursts_per_week=2.0)
+    assert half.bursts_per_week == 2.0, "100 jobs of 200"
+    with pytest.raises(SyntheticError, match="bursts_per_week is 3"):
+        replace(half, bursts_per_week=3.0)
+
+
 def test_unreachable_load_is_told() -> None:
     config = replace(default_config("small"), vcs=(Vc("huge", 10_000, 1.0),))
     with pytest.raises(SyntheticError, match=r"'huge' cannot reach load 0\.85"):

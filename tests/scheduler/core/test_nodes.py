@@ -13,6 +13,7 @@ from scheduler.core.cluster import Cluster, ClusterSpec, Node, NodeGroup
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.estimates import Estimate, Estimator
+from scheduler.core.nodes import KnownJob
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import ProfilingStage, Scaling
 from scheduler.policies.easy import Easy
@@ -114,6 +115,23 @@ def test_jobs_that_can_never_start_any_more_are_named_and_nobody_waits_behind_th
     core.nodes.add(7, Node("a", 4, "V100"))
     decide(core, 7.0)
     assert core.cluster.runs["large"].nodes == (0, 7)
+
+
+@pytest.mark.parametrize("all_at_once", [True, False])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_nobody_waits_behind_one_taken_over_that_can_never_start(
+    policy: Callable[[], Policy], all_at_once: bool
+) -> None:
+    core = a_core(policy(), 4)
+    asked = [a_job("large", 8), a_job("small", 4)]
+    if all_at_once:
+        core.nodes.line_up([core.nodes.adopt_waiting(one, i, 1.0) for i, one in enumerate(asked)])
+    else:
+        for i, one in enumerate(asked):
+            core.nodes.adopt(KnownJob(job=one, order=i, queued_before=True), 1.0)
+    decided = decide(core, 1.0)
+    assert shown(decided, "large") == [Reason.VC_TOO_SMALL]
+    assert "small" in core.cluster.runs
 
 
 def test_one_that_cannot_start_can_be_cancelled_or_given_a_priority() -> None:

@@ -21,6 +21,7 @@ from scheduler.explain.whatif.counterfactuals import (
     _at_most,
     _company,
     _guessed,
+    _stopped_at,
     answer_of,
 )
 from scheduler.explain.whatif.forecasts import Futures, StartForecast
@@ -194,6 +195,21 @@ def test_what_the_time_limit_would_stop_is_no_offer_and_has_no_end(
     told = answer_of(found, "b", "user").contract(10.0)
     assert ("its time limit would stop it about" in told) is stopped
     assert ("; ends about" in told) is not stopped
+
+
+def test_what_its_time_limit_would_stop_ends_so_long_after_its_start() -> None:
+    """It ends with that limit, and not when its work would be done."""
+    found = waiting(None).ask("b", Change({"time_limit_s": 300.0}))
+    assert found.stopped
+    assert found.then.start_p50 is not None
+    assert found.then.start_p90 is not None
+    assert found.then.end_p50 == found.then.start_p50 + 300.0
+    assert found.then.end_p90 == found.then.start_p90 + 300.0
+    untold = StartForecast(0.0)  # nobody knows when it starts, nor when it ends
+    assert _stopped_at(untold, 300.0) == untold
+    assert _stopped_at(replace(untold, start_p50=60.0), None).end_p50 is None, "without a limit"
+    late = _stopped_at(replace(untold, start_p50=60.0), 300.0)
+    assert (late.end_p50, late.end_p90) == (360.0, None), "its late start is not known"
 
 
 class Lifted(Sure):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.findings import Promise
-from scheduler.explain.life import JobFacts
+from scheduler.explain.explanation import Waited
+from scheduler.explain.life import Held, JobFacts
 from scheduler.explain.story import build_story
-from scheduler.explain.waited import bound_words, passed_bound
+from scheduler.explain.waited import _over_time, as_predicted, bound_words, passed_bound
+from scheduler.explain.words import phrase
 
 HOUR_S = 3600.0
 WAITS = Decision(0, 4 * HOUR_S, Action.WAIT, Reason.GPUS_BUSY, "a", "vc")
@@ -59,6 +61,73 @@ def test_what_is_recorded_of_the_bound_and_said_of_it(
     begins = "the bound after which a job goes first"
     said = words.replace(" h,", f" h, {begins},", 1)
     assert told == (words and f"It waited longer than {said}")
+
+
+@dataclass
+class Spell:
+    """All of a wait for one reason."""
+
+    share: float
+    reason: str = Reason.GPUS_BUSY.value
+    seconds: float = HOUR_S
+    spells: int = 1
+
+
+def a_wait(gpus: int, vc: str | None, seconds: float, **more: object) -> Waited:
+    return Waited(gpus=gpus, vc=vc, seconds=seconds, **more)  # type: ignore[arg-type]
+
+
+ONE = Held("x", "vc", 1, HOUR_S, 2 * HOUR_S, None, None)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (a_wait(1, None, 2 * HOUR_S), ". 1 GPU for that long is 2 GPU hours."),
+        (a_wait(2, None, 2 * HOUR_S), ". 2 GPUs for that long are 4 GPU hours."),
+        (a_wait(0, None, 2 * HOUR_S), "."),  # it asks for none
+        (a_wait(0, None, HOUR_S, meanwhile=[ONE]), ". Meanwhile job x had 2 GPU hours."),
+        (
+            a_wait(0, "vc", HOUR_S, meanwhile=[ONE], others=1, others_gpu_s=HOUR_S),
+            ". Meanwhile, of the GPUs there, job x had 2 GPU hours and 1 other job had 1 GPU hour.",
+        ),
+        (
+            a_wait(0, None, HOUR_S, others=3, others_gpu_s=HOUR_S),
+            ". Meanwhile 3 jobs had 1 GPU hour together.",
+        ),
+    ],
+)
+def test_what_a_wait_was_in_gpu_hours_and_who_had_them(found: Waited, words: str) -> None:
+    assert _over_time(found, [], {}) == words
+
+
+def test_only_reasons_of_a_hundredth_of_a_wait_are_named() -> None:
+    short, least = Reason.GPUS_FRAGMENTED.value, Reason.RESERVED_FOR_STARVING_JOB.value
+    told = _over_time(
+        a_wait(0, None, HOUR_S), [Spell(0.981), Spell(0.01, least), Spell(0.009, short)], {}
+    )
+    assert phrase(Reason.GPUS_BUSY.value) in told
+    assert phrase(least) in told
+    assert phrase(short) not in told
+
+
+@pytest.mark.parametrize(
+    ("held", "words"),
+    [
+        (ONE, ""),
+        (replace(ONE, estimate_s=HOUR_S), " (predicted to run 1 h)"),
+        (replace(ONE, ran_s=HOUR_S), " (ran 1 h in all)"),
+        (replace(ONE, ran_s=HOUR_S, runs=True), " (has run 1 h)"),
+        (
+            replace(ONE, estimate_s=2 * HOUR_S, ran_s=HOUR_S),
+            " (predicted to run 2 h, ran 1 h in all)",
+        ),
+    ],
+)
+def test_how_long_who_had_gpus_was_to_run_is_told_beside_how_long_it_ran(
+    held: Held, words: str
+) -> None:
+    assert as_predicted(held) == words
 
 
 def test_what_came_of_it_where_gpus_were_kept_for_it() -> None:

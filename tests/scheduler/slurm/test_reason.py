@@ -108,6 +108,60 @@ SENTENCES = [
         "(Slurm does not show here how many are used up).",
     ),
     (
+        SlurmReason("x", limit=LimitReached("GrpWall", "wall", "a", 60, None, 90)),
+        "a may use up 60 minutes (GrpWall), and this job asks for 90 by its time limit (Slurm does "
+        "not show here how many are used up).",
+    ),
+    (
+        SlurmReason("x", limit=LimitReached("GrpTRESRunMins", "cpu", "a", 60, 0, 90, ever=False)),
+        "a may have running jobs with 60 cpu minutes left by their time limits (GrpTRESRunMins), "
+        "and this job alone asks for 90: it can never start like this.",
+    ),
+    (
+        SlurmReason("x", limit=LimitReached("MaxTRES", "gres/gpu", "QOS q", 2, 0, 4)),
+        "QOS q gives a job 2 gres/gpu at most (MaxTRES), and this job asks for 4: it can never "
+        "start like this.",
+    ),
+    (
+        SlurmReason("x", limit=LimitReached("MaxTRESPerJob", "cpu", "QOS q", 2, 0, 4)),
+        "QOS q gives a job 2 cpu at most (MaxTRESPerJob), and this job asks for 4: it can never "
+        "start like this.",
+    ),
+    (
+        SlurmReason("x", limit=LimitReached("MaxTRESPerNode", "mem", "QOS q", 2048, 0, 4096)),
+        "QOS q gives a job 2 GiB mem on a node at most (MaxTRESPerNode), and this job asks for "
+        "4 GiB: it can never start like this.",
+    ),
+    (
+        SlurmReason("x", limit=LimitReached("GrpTRES", "mem", "a", 4096, 3072, 2048)),
+        "a may have 4 GiB mem at once (GrpTRES), has 3 GiB, and this job asks for 2 GiB more.",
+    ),
+    (
+        SlurmReason("x", limit=LimitReached("GrpTRES", "cpu", "a", 4, None, 2)),
+        "a may have 4 cpu at once (GrpTRES), has what Slurm does not show, and this job asks for 2 "
+        "more.",
+    ),
+    (
+        SlurmReason("x", limit=LimitReached("GrpTRESRunMins", "mem", "a", 60, 40, 30)),
+        "a may have running jobs with 60 mem minutes left by their time limits (GrpTRESRunMins), "
+        "has 40, and this job asks for 30 more.",  # of megabytes, and not in GiB
+    ),
+    (
+        SlurmReason("PartitionNodeLimit", nodes=1, nodes_allowed=(NodesAllowed("a", 2, None, 9),)),
+        "it asks for 1 node, and partition a gives a job 2 nodes or more (MinNodes). It can never "
+        "start like this: ask for 2 (`scontrol update jobid=7_1 numnodes=2-2`).",
+    ),
+    (
+        SlurmReason("PartitionNodeLimit", nodes=3, nodes_allowed=(NodesAllowed("a", 0, None, 2),)),
+        "it asks for 3 nodes, and partition a has 2 nodes. It can never start like this: ask for 2 "
+        "(`scontrol update jobid=7_1 numnodes=2-2`).",
+    ),
+    (
+        SlurmReason("PartitionNodeLimit", nodes=3, nodes_allowed=(NodesAllowed("a", 4, None, 2),)),
+        "it asks for 3 nodes, and partition a gives a job 4 nodes or more (MinNodes). It can never "
+        "start like this.",  # no number of nodes would do
+    ),
+    (
         SlurmReason("Priority", stopped=Stopped("assoc_limit_stop", "AssocGrpGRES", "gpu", TRES)),
         "a job of higher priority in partition gpu waits for a limit, AssocGrpGRES (account bio "
         "may have 4 gres/gpu at once (GrpTRES), has 3, and this job asks for 2 more); "

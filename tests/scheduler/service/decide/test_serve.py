@@ -41,7 +41,7 @@ from scheduler.service.decide import supervisor
 from scheduler.service.decide.begin import begin, listen
 from scheduler.service.decide.decider import Decider
 from scheduler.service.decide.processes import run_decider
-from scheduler.service.decide.supervisor import Supervisor
+from scheduler.service.decide.supervisor import Silence, Supervisor
 from scheduler.service.decide.systemd import notify
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.cluster_changes import ClusterChanges, Wanted
@@ -520,6 +520,33 @@ def test_one_that_is_never_heard_of_is_killed_for_it_though_it_was_ready_at_its_
         minding._ready = lambda _: now < 1030.0
         minding._kill_if_it_hangs(decider, now := now + 0.25)
     assert now - 1000.0 == pytest.approx(60.0 + 15.0, abs=0.5)
+
+
+def test_time_without_the_processor_is_counted_since_the_last_look() -> None:
+    """Of ten seconds in which it was ready and got none, ten are taken off, and no more."""
+    silent = Silence(since=1000.0, moved=1000.0, cpu_s=5.0, looked=1000.0)
+    silent.look(1010.0, 5.0, ready=True)
+    assert silent.starved_s == 10.0
+    silent.look(1014.0, 5.0, ready=False)  # it waits for something else
+    assert silent.starved_s == 10.0
+    silent.look(1020.0, 5.0, ready=True)
+    assert silent.starved_s == 16.0
+    assert not silent.hangs(1014.0, 15.0)
+    assert silent.hangs(1032.0, 15.0) == "waits", "32 seconds, less 16"
+    silent.look(1022.0, 8.0, ready=True)
+    assert (silent.moved, silent.used_s, silent.starved_s) == (1022.0, 3.0, 0.0)
+
+
+def test_whose_processor_time_is_looked_at_is_the_process_that_is_minded(
+    minding: Supervisor,
+) -> None:
+    decider = _decider_of(minding)
+    decider.process.pid = 4242
+    minding._cpu_s, minding._ready = mock.Mock(return_value=0.0), mock.Mock(return_value=True)
+    minding.counts.beats["decider"].at = 1000.0
+    minding._kill_if_it_hangs(decider, 1014.0)
+    assert {one.args for one in minding._cpu_s.call_args_list} == {(4242,)}
+    assert {one.args for one in minding._ready.call_args_list} == {(4242,)}
 
 
 def test_one_that_hangs_is_killed_in_a_stop_as_soon_as_else(minding: Supervisor) -> None:

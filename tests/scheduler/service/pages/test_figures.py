@@ -214,6 +214,10 @@ def test_every_part_of_the_history_obeys_every_filter(busy: Lived) -> None:
                 counts = sum(int(n) for c in drawn for _, *row in c.rows for n in row)
                 assert counts == (len(wanted) if len(wanted) > 1 else 0)
                 tops = dict[float, int]()
+                begins = sorted({bar["from"] for c in drawn for bar in c.spec["data"]["values"]})
+                for bar in (bar for c in drawn for bar in c.spec["data"]["values"]):
+                    assert bar["from"] < bar["to"]
+                    assert not any(bar["from"] < at < bar["to"] for at in begins), "on the next"
                 for bar in (bar for c in drawn for bar in c.spec["data"]["values"]):
                     assert bar["over"] == tops.get(bar["from"], 0), "it stands on the one before"
                     tops[bar["from"]] = bar["up_to"]

@@ -19,10 +19,11 @@ from scheduler.core.capacity import Capacity
 from scheduler.explain import stories
 from scheduler.explain.words import percent
 from scheduler.service.log.store import archive, short
+from scheduler.service.log.store.short import Own
 from scheduler.service.pages import listing
 from scheduler.service.pages.efficiency import Efficiency, efficiency
 from scheduler.service.pages.figures import fairness
-from scheduler.service.pages.listing import COLUMNS, ROWS, Wanted, _plain
+from scheduler.service.pages.listing import COLUMNS, ROWS, Wanted, _plain, _waiting_since
 from scheduler.service.pages.queries import PageQueries, Used
 from scheduler.simulation.work import Work
 from tests.scheduler.service.pages.conftest import Lived, submit_many
@@ -291,6 +292,27 @@ def test_what_was_measured_is_read_from_the_archive_too(
     assert archive.move(lived.store, 1e12) > 0
     assert PageQueries(lived.store, lived.viewer("olga")).used() == before
     assert any(one.util_pct for one in before)
+
+
+@pytest.mark.parametrize(
+    ("ago", "words"),
+    [
+        ([], ""),
+        ([None], ""),  # since when is not known
+        ([300.0], "submitted or held 5 min ago"),
+        ([None, 300.0], "submitted or held 5 min ago"),
+        (
+            [300.0, 7200.0, None, 3600.0],
+            "submitted or held: half over 1 h ago, one 2 h ago",
+        ),
+    ],
+)
+def test_how_long_ago_those_who_wait_were_submitted_is_said(
+    ago: list[float | None], words: str
+) -> None:
+    now = 10_000.0
+    waits = [Own(1, "queued", None if s is None else now - s) for s in ago]
+    assert _waiting_since(now, waits) == words
 
 
 def test_nobody_measured_is_no_use_of_nothing() -> None:

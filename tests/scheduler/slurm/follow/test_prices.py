@@ -51,6 +51,52 @@ def test_less_memory_takes_for_granted_that_it_is_enough() -> None:
     assert "no more memory" in price(much, replace(much, memory_mib=1024.0), None, None).assumed
 
 
+WHOLE = SlurmJob("1", "PENDING", "ada", "train", "main", 0.0, num_nodes=4, cpus=64, exclusive=True)
+
+
+@pytest.mark.parametrize(
+    ("job", "to", "found"),
+    [
+        (
+            WHOLE,
+            {"num_nodes": 2},
+            Price(
+                "it ends about 2 h later than without the change",
+                "its work is the same: it takes 2 times as long",
+                2.0,
+                2 * HOUR_S,
+            ),
+        ),
+        (  # as many nodes, each of them whole: that takes as long as before
+            WHOLE,
+            {"time_limit_s": HOUR_S},
+            Price(
+                "it should run about 2 h: Slurm would stop it",
+                "its work is done within that limit",
+                lasts_s=2 * HOUR_S,
+            ),
+        ),
+        (WHOLE, {"cpus": 32}, Price(assumed="it lasts as long with fewer CPUs")),
+        (
+            replace(WHOLE, exclusive=False),
+            {"num_nodes": 2},
+            Price(assumed="it lasts as long on 2 nodes as on 4"),
+        ),
+        (
+            replace(WHOLE, gpus=4),  # its GPUs are as many, and they do the work
+            {"num_nodes": 2},
+            Price(assumed="it lasts as long on 2 nodes as on 4"),
+        ),
+        (WHOLE, {"partition": "other"}, Price()),
+    ],
+)
+def test_on_fewer_whole_nodes_it_takes_longer_and_on_as_many_as_long(
+    job: SlurmJob, to: dict[str, object], found: Price
+) -> None:
+    changed = replace(job, **to)  # type: ignore[arg-type]
+    assert price(job, changed, 2 * HOUR_S, 0.0) == found
+
+
 def test_another_number_of_nodes_takes_for_granted_that_it_lasts_as_long() -> None:
     two = replace(FOUR, num_nodes=2, memory_mib=4096.0)
     fewer = price(two, replace(two, num_nodes=1, memory_mib=2048.0), HOUR_S, None)
