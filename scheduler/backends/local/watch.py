@@ -42,10 +42,10 @@ class Known:
 
 
 class Tree:
-    """The processes below one, as a function without arguments. They are listed again as often as
-    `TREE_SHARE` of a core allows, since a job can have thousands, and this is a thread of the
-    decider: 8,000, listed at each reading, would take a whole core of it. They are listed every
-    half minute.
+    """The processes below one, as a function without arguments.
+
+    A job can have thousands, and listing them takes time of a thread of the decider. So they are
+    listed again only as often as `TREE_SHARE` of a core allows: 8,000 of them twice a minute.
     """
 
     def __init__(self, root: int) -> None:
