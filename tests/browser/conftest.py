@@ -136,7 +136,8 @@ if WANTED:
         with running.client(OPERATOR) as client:
 
             def waiting() -> dict[str, str] | None:
-                queued = {job["job_id"] for job in client.jobs(phase="queued", vc="vision")}
+                jobs = client.jobs(phase="queued", vc="vision")
+                queued = {job["job_id"] for job in jobs if job["reason"]}  # it was passed over
                 found = {who: job_id for who, job_id in ids if job_id in queued}
                 return found if len(found) == 2 else None
 
