@@ -214,8 +214,8 @@ def _written_to(words: Sequence[str]) -> Iterator[str]:
 
 
 def _of_its_program(words: Sequence[str], workdir: Path, files: _Files) -> dict[str, float]:
-    """Return what the Python program of a command asks for by itself: where the command states the
-    amount of a run, how many runs that is."""
+    """Return what the Python program of a command asks for by itself. Where the command states the
+    amount of training, return only how many runs of it the program makes."""
     stated = any(of_command(words)[:2])
     path = _program_path(words, workdir)
     if path is None or only_tests(words, ()) or not trains(words):

@@ -235,9 +235,11 @@ def _is_spread(job: SlurmJob) -> bool:
 
 
 def _in_turn(spread: Sequence[SlurmJob]) -> Iterator[tuple[SlurmJob, set[str]]]:
-    """Yield the jobs that share at most one of their nodes with other jobs, and that node; then
-    those of which this holds without the ones before, and so on. A step for each node of each job:
-    one user can run thousands of jobs on nodes in a ring, each of which shares two.
+    """Yield each job that shares at most one of its nodes with other jobs, with that node. These
+    jobs are then left out, and those of which it holds now are yielded, and so on.
+
+    It takes a step for each node of each job. One user can run thousands of jobs on nodes in a
+    ring, each of which shares two.
     """
     left = dict[str, set[int]]()  # positions of jobs, by node
     for i, job in enumerate(spread):
