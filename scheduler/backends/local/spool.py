@@ -159,15 +159,19 @@ class Spool:
         """
         file = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + patience_s
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return file
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    os.close(file)
-                    raise SpoolBusy(f"spool {self.root}: in use by another service") from None
-                time.sleep(0.01)
+        try:
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return file
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        why = f"spool {self.root}: in use by another service"
+                        raise SpoolBusy(why) from None
+                    time.sleep(0.01)
+        except BaseException:
+            os.close(file)
+            raise
 
     # --- attempts -----------------------------------------------------------------------------
 

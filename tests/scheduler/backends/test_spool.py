@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from pathlib import Path
 
 import pytest
 
-from scheduler.backends.local.spool import CLAIM, OVER, Spool, start_ticks
+from scheduler.backends.local.spool import CLAIM, OVER, Spool, SpoolBusy, start_ticks
 
 
 def test_a_claim_that_does_not_fit_on_the_disk_is_none(
@@ -27,6 +28,26 @@ def test_a_claim_that_does_not_fit_on_the_disk_is_none(
     with pytest.raises(OSError, match="no space"):
         spool.claim("job@1", {CLAIM: {"job_id": "job", "attempt": 1}})
     assert spool.names() == []
+
+
+def test_who_stops_waiting_for_the_lock_leaves_no_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decider that ends while it waits for the spool of the last one."""
+
+    def ends(_: float) -> None:
+        raise KeyboardInterrupt
+
+    spool = Spool(tmp_path / "spool")
+    held = spool.lock(0.0)
+    opened = os.listdir("/proc/self/fd")
+    with pytest.raises(SpoolBusy):
+        spool.lock(-1.0)
+    monkeypatch.setattr(time, "sleep", ends)
+    with pytest.raises(KeyboardInterrupt):
+        spool.lock(1.0)
+    assert os.listdir("/proc/self/fd") == opened
+    os.close(held)
 
 
 def test_a_claim_is_on_disk_before_anybody_acts_on_it(
