@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import functools
 import gc
+import multiprocessing.heap
 import os
 import random
 import secrets
@@ -289,6 +290,8 @@ def _replacements() -> list[tuple[Any, str, Any]]:
         (concurrent.futures.Future, "result", _future_result),
         (anyio.to_thread, "run_sync", _run_sync),
         (asyncio, "wait_for", _wait_for),
+        # real shared memory of before may be collected during a run: it was made by the real id
+        (multiprocessing.heap, "os", SimpleNamespace(**{**vars(os), "getpid": _getpid})),
     ]
     for name in ("monotonic", "perf_counter", "process_time", "thread_time"):
         found.append((time, name, _steady(getattr(time, name))))
