@@ -156,10 +156,15 @@ class Disk:
         trying = "SELECT pg_try_advisory_xact_lock(%(n)s)"
         while not cursor.execute(trying, {"n": parameters["n"]}).fetchone()[0]:
             process, since, connection = self._writer
+            if connection.closed:  # the server has not noticed yet: that takes no simulated time
+                cursor.execute("SELECT pg_sleep(0.001)")
+                continue
             idle_s = self.kernel.clock - max(since, process.stopped_at)
             hangs = process.frozen_until > self.kernel.clock
             if hangs and 0 < int(parameters.get("ms", 0)) < idle_s * 1000:
                 connection.close()
+                process.cut_off = True
+                continue
             self.kernel.sleep(0.01)
 
 

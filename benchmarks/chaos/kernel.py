@@ -63,6 +63,7 @@ class Process:
 
     Attributes:
         on_death: functions called when it dies, to release what a real kernel would release.
+        cut_off: the database closed its connection while it was frozen. When it goes on, it fails.
         ends_with_parent: it is killed when its parent has ended.
         heard_at: when it last reported to its service manager that it is alive.
         ticks: a start time that tells it from other processes that have had its `pid`.
@@ -81,6 +82,7 @@ class Process:
     heard_at: float = 0.0
     ticks: int = 0
     frozen_until: float = 0.0
+    cut_off: bool = False
     cpu_s: float = 0.0  # of the processor, that its work has cost
     threads: list[Fiber] = field(default_factory=list)
     told: list[int] = field(default_factory=list)  # signals

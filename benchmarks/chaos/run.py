@@ -200,7 +200,8 @@ class Simulation:
 
     def _killed(self, process: Process, where: str) -> None:
         slip = process.why.startswith(SLIPS)
-        if process.exit_code == 1 and (self.plan.calm or slip):
+        alone = self.plan.calm and not process.cut_off  # nothing made it end
+        if process.exit_code == 1 and (alone or slip):
             self.run.wrong.append(f"{process.name} ended by itself: {process.why}")
         if process.role:
             self.note("died", process=process.name, role=process.role, where=where)
