@@ -290,8 +290,6 @@ def _replacements() -> list[tuple[Any, str, Any]]:
         (concurrent.futures.Future, "result", _future_result),
         (anyio.to_thread, "run_sync", _run_sync),
         (asyncio, "wait_for", _wait_for),
-        # real shared memory of before may be collected during a run: it was made by the real id
-        (multiprocessing.heap, "os", SimpleNamespace(**{**vars(os), "getpid": _getpid})),
     ]
     for name in ("monotonic", "perf_counter", "process_time", "thread_time"):
         found.append((time, name, _steady(getattr(time, name))))
@@ -368,6 +366,8 @@ def installed() -> Iterator[Patches]:
 
     patches = Patches()
     try:
+        # real shared memory of before may be collected during a run: the real process frees it
+        patches.put(multiprocessing.heap, "os", SimpleNamespace(**vars(os)))
         for holder, name, value in _replacements():
             was = holder.__dict__[name]
             patches.put(holder, name, value)

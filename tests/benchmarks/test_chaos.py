@@ -70,6 +70,13 @@ def test_a_run_leaves_no_file_open(bench: Bench, seed: int) -> None:
     assert opened() <= before
 
 
+def test_a_run_leaves_this_process_as_quick_as_it_was(bench: Bench) -> None:
+    """Simulated processes lower their priority, not that of the real one."""
+    before = os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)
+    bench.play(Plan(11))
+    assert (os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)) == before
+
+
 def opened() -> int:
     """Return how many files this process has open."""
     gc.collect()
