@@ -75,7 +75,7 @@ def as_predicted(one: Held) -> str:
 
 def gpu_hours(gpu_s: float) -> str:
     """Return GPU-seconds in words: "612 GPU hours", "29 GPU seconds"."""
-    unit, size = next(((u, s) for u, s in _SIZES if gpu_s >= 0.1 * s), _SIZES[-1])
+    unit, size = next(((u, s) for u, s in _SIZES if gpu_s >= s), _SIZES[-1])
     amount = number(gpu_s / size if size > 1 else round(gpu_s))
     return f"{amount} GPU {unit}{'s' * (amount != '1')}"
 

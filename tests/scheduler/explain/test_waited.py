@@ -11,7 +11,13 @@ from scheduler.core.findings import Promise
 from scheduler.explain.explanation import Waited
 from scheduler.explain.life import Held, JobFacts
 from scheduler.explain.story import build_story
-from scheduler.explain.waited import _over_time, as_predicted, bound_words, passed_bound
+from scheduler.explain.waited import (
+    _over_time,
+    as_predicted,
+    bound_words,
+    gpu_hours,
+    passed_bound,
+)
 from scheduler.explain.words import phrase
 
 HOUR_S = 3600.0
@@ -99,6 +105,14 @@ ONE = Held("x", "vc", 1, HOUR_S, 2 * HOUR_S, None, None)
 )
 def test_what_a_wait_was_in_gpu_hours_and_who_had_them(found: Waited, words: str) -> None:
     assert _over_time(found, [], {}) == words
+
+
+@pytest.mark.parametrize(
+    ("gpu_s", "words"),
+    [(56.3, "56 GPU seconds"), (90, "1.50 GPU minutes"), (3540, "59 GPU minutes")],
+)
+def test_gpu_hours_are_in_the_largest_unit_of_which_there_is_one(gpu_s: float, words: str) -> None:
+    assert gpu_hours(gpu_s) == words
 
 
 def test_only_reasons_of_a_hundredth_of_a_wait_are_named() -> None:
