@@ -105,6 +105,14 @@ PROGRAMS = {
     OPTIONS.format("epochs", 9): {"epochs": 9},
     OPTIONS.format("epochs", 9) + OPTIONS.format("n_episodes", 700): {},
     OPTIONS.format("epochs", 9) + OPTIONS.format("max_episode_steps", 700): {"epochs": 9},
+    # what is no amount: nothing, less than nothing, and what no number holds
+    EPOCHS.format("5 - 9"): {},
+    EPOCHS.format("3 // 10"): {},
+    EPOCHS.format("10 // 3"): {"epochs": 3},
+    EPOCHS.format("9_999_999 * 9_999_999 - 1"): {},
+    "n = 999_999_999 * 999_999_999\nm = n * n * n * n * n * n\no = m * m * m * m * m\n"
+    "EarlyStopping(patience=3 - 9)\nTrainer(max_epochs=o * o * o - o * o * o)\n": {},
+    "for seed in range(3 - 5):\n" + FIT.format(3): {"epochs": 3, "runs": inf},
 }
 
 
