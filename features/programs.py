@@ -168,7 +168,7 @@ class _Program:
         by its name."""
         for call in self._calls(*_OPTIONS):
             name, spellings = _spellings(call)
-            for also in spellings:
+            for also in spellings if name else ():
                 if also in self.given:
                     self.given.setdefault(name, self.given[also])
 

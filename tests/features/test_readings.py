@@ -121,6 +121,13 @@ def test_two_readings_of_a_program_that_disagree_are_none(program: str) -> None:
     assert of_program(program, {}) == PROGRAMS[program]
 
 
+@pytest.mark.parametrize("end", ["-x", "sizes[0]", "f(x)"])
+def test_an_option_without_a_known_name_gives_no_other_expression_its_value(end: str) -> None:
+    options = "p.add_argument('-e', dest=NAME, type=int)\n"
+    assert of_program(options + EPOCHS.format(end), {"e": "5"}) == {}
+    assert of_program(options + "Trainer(max_epochs=-x)\n", {"e": "5"}) == {}
+
+
 ARGUMENTS = "def get_args():\n    p = ArgumentParser()\n    " + OPTIONS.format("epochs", 50)
 MODULE = """class Train:
     def __init__(self, args):
