@@ -15,7 +15,7 @@ from functools import cached_property
 from math import inf
 from typing import NamedTuple, TypeGuard
 
-from features.commands import bare, number_of, unit_of
+from features.commands import MOST, bare, number_of, unit_of
 from features.shell import SLIPS
 
 MOST_CHARACTERS = 2**18  # of a program are read; a longer one is not
@@ -168,7 +168,7 @@ class _Program:
         by its name."""
         for call in self._calls(*_OPTIONS):
             name, spellings = _spellings(call)
-            for also in spellings:
+            for also in spellings if name else ():
                 if also in self.given:
                     self.given.setdefault(name, self.given[also])
 
@@ -729,16 +729,19 @@ def _name(node: ast.AST) -> str:
 
 
 def _summed(operator: ast.operator, one: float, two: float) -> float | None:
+    """Return what an operation makes of two amounts, if that is an amount, too."""
     match operator:
         case ast.Add():
-            return one + two
+            found = one + two
         case ast.Sub():
-            return one - two
+            found = one - two
         case ast.Mult():
-            return one * two
-        case ast.FloorDiv() if two:
-            return one // two
-    return None
+            found = one * two
+        case ast.FloorDiv():
+            found = one // two
+        case _:
+            return None
+    return found if 0 < found <= MOST else None
 
 
 def _text(node: ast.AST) -> str:

@@ -353,12 +353,16 @@ def _set_apart(
         apart: for each `(` that is open, how many branches were open there, and what was known.
         depth: how many branches are open now. A `)` behind a pattern of `case` ends nothing.
     """
+    now: dict[str, str] | None = None  # one copy of what is known is enough for `((((`
     for one in sign:
         if one == "(":
-            apart.append((depth, dict(known)))
+            now = dict(known) if now is None else now
+            apart.append((depth, now))
         elif one == ")" and apart and apart[-1][0] == depth:
-            known.clear()
-            known |= apart.pop()[1]
+            now = apart.pop()[1]
+    if now is not None and ")" in sign:
+        known.clear()
+        known |= now
 
 
 @dataclass

@@ -105,12 +105,27 @@ PROGRAMS = {
     OPTIONS.format("epochs", 9): {"epochs": 9},
     OPTIONS.format("epochs", 9) + OPTIONS.format("n_episodes", 700): {},
     OPTIONS.format("epochs", 9) + OPTIONS.format("max_episode_steps", 700): {"epochs": 9},
+    # what is no amount: nothing, less than nothing, and what no number holds
+    EPOCHS.format("5 - 9"): {},
+    EPOCHS.format("3 // 10"): {},
+    EPOCHS.format("10 // 3"): {"epochs": 3},
+    EPOCHS.format("9_999_999 * 9_999_999 - 1"): {},
+    "n = 999_999_999 * 999_999_999\nm = n * n * n * n * n * n\no = m * m * m * m * m\n"
+    "EarlyStopping(patience=3 - 9)\nTrainer(max_epochs=o * o * o - o * o * o)\n": {},
+    "for seed in range(3 - 5):\n" + FIT.format(3): {"epochs": 3, "runs": inf},
 }
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_two_readings_of_a_program_that_disagree_are_none(program: str) -> None:
     assert of_program(program, {}) == PROGRAMS[program]
+
+
+@pytest.mark.parametrize("end", ["-x", "sizes[0]", "f(x)"])
+def test_an_option_without_a_known_name_gives_no_other_expression_its_value(end: str) -> None:
+    options = "p.add_argument('-e', dest=NAME, type=int)\n"
+    assert of_program(options + EPOCHS.format(end), {"e": "5"}) == {}
+    assert of_program(options + "Trainer(max_epochs=-x)\n", {"e": "5"}) == {}
 
 
 ARGUMENTS = "def get_args():\n    p = ArgumentParser()\n    " + OPTIONS.format("epochs", 50)

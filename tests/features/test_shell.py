@@ -12,7 +12,14 @@ import pytest
 from features.amounts import Amount
 from features.asked import amount_of, of_files
 from features.commands import of_command, work_of
-from features.shell import LONGEST, MOST_CHARACTERS, MOST_COMMANDS, of_script, one_of
+from features.shell import (
+    LONGEST,
+    MOST_CHARACTERS,
+    MOST_COMMANDS,
+    _set_apart,
+    of_script,
+    one_of,
+)
 
 COMMANDS = [
     ("bash -lc 'conda activate x && torchrun train.py --max_steps=12000'", Amount(None, 12_000)),
@@ -338,6 +345,20 @@ def test_what_stands_behind_a_line_too_long_to_read_is_no_alternative_to_what_is
 def test_variables_that_grow_in_each_other_are_cut() -> None:
     found = of_script("A=x\n" + "A=$A$A\n" * 40 + "run $A\n")
     assert LONGEST / 2 < len(found[-1].words[1]) <= LONGEST
+
+
+def test_what_is_known_is_copied_once_for_many_parentheses() -> None:
+    """A copy for each would be gigabytes for a script of 40,000 characters."""
+    known, apart = {"A": "1"}, list[tuple[int, dict[str, str]]]()
+    _set_apart("((((", known, apart, depth=0)
+    known["A"] = "2"
+    _set_apart(")(((", known, apart, depth=0)
+    assert known == {"A": "1"}
+    assert len(apart) == 6
+    assert len({id(of) for _, of in apart}) == 1
+    known["A"] = "3"
+    _set_apart("))))))", known, apart, depth=0)
+    assert (known, apart) == ({"A": "1"}, [])
 
 
 def test_shells_within_shells_do_not_multiply(monkeypatch: pytest.MonkeyPatch) -> None:

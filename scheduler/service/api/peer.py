@@ -29,6 +29,7 @@ STATE = struct.Struct("=xB")  # the beginning of inet_diag_msg
 OWNER = struct.Struct("=52x3I2I")  # all of inet_diag_msg: the last two are user id and inode
 ANY_INTERFACE_NO_COOKIE = bytes(4) + b"\xff" * 8
 ANSWERS_S = 1.0  # the kernel answers in microseconds
+FOR_NOW = errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM
 
 
 def peer_user(client: Address, server: Address) -> str | None:
@@ -51,7 +52,7 @@ def peer_user(client: Address, server: Address) -> str | None:
 @cache
 def _answers() -> bool:
     """Return whether the kernel answers questions about one socket: it may lack the module, or a
-    sandbox may forbid to ask.
+    sandbox may forbid to ask. Raise OSError where that cannot be found out for now.
     """
     try:
         with (
@@ -59,7 +60,9 @@ def _answers() -> bool:
             socket.create_connection(server.getsockname(), ANSWERS_S) as client,
         ):
             return _asked(client.getsockname(), server.getsockname()) is not None
-    except OSError:
+    except OSError as error:
+        if error.errno in FOR_NOW:
+            raise
         return False
 
 

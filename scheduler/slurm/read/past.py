@@ -7,7 +7,7 @@ import secrets
 from scheduler.slurm.read.client import Slurm
 from scheduler.slurm.read.job_states import OVER
 from scheduler.slurm.read.parse import SlurmJob, moment
-from scheduler.slurm.read.tres import ParseError, gpu_types
+from scheduler.slurm.read.tres import gpu_types
 
 _COLUMNS = "JobID,User,Partition,Submit,Start,End,State,TimelimitRaw,AllocCPUS,AllocTRES,JobName"
 
@@ -48,5 +48,5 @@ def _job(line: str, mark: str) -> SlurmJob | None:
             cpus=int(cpus or 1),
             time_limit_s=60.0 * int(limit) if limit.isdecimal() else None,
         )
-    except (ValueError, ParseError):
+    except (ValueError, OverflowError):
         return None

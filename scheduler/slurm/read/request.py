@@ -65,6 +65,7 @@ _BARE = (
     "--parsable", "--requeue", "--no-requeue", "--no-kill/-k", "--get-user-env", "--propagate",
     "--quiet/-Q", "--verbose/-v", "--wait/-W", "--test-only", "--ignore-pbs",
 )  # fmt: skip
+_LETTERS = "".join(name.rpartition("/-")[2] for name in _BARE if "/" in name)
 _OPTIONAL = "--no-kill", "--get-user-env", "--propagate"  # a value follows "=", or there is none
 
 
@@ -76,12 +77,13 @@ def _parsed(options: Sequence[str]) -> argparse.Namespace:
 
 
 def _given(options: Sequence[str]) -> int:
-    """Return how many words begin with a dash up to where the script must have begun: at a word
-    that can be no option's value."""
+    """Return how many options there are up to where the script must have begun: at a word that can
+    be no option's value. Several may stand in one word, `-QQQ`."""
     count, value = 0, False  # whether the next word may be a value
     for one in options:
         if one.startswith("-"):
-            count, value = count + 1, "=" not in one
+            together = len(one) - len(one[1:].lstrip(_LETTERS)) - 1
+            count, value = count + max(1, together), "=" not in one
         elif value:
             value = False
         else:

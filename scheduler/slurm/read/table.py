@@ -125,6 +125,9 @@ class Table:
                 except ParseError as error:
                     self.unread.append(str(error))
                     continue
+                except (ValueError, OverflowError) as error:  # such as a number of 5,000 digits
+                    self.unread.append(f"squeue -O printed {record[:40]!r}: {error}")
+                    continue
                 fresh.append(record)
             kept[record] = known
         if records and (

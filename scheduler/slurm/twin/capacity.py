@@ -6,8 +6,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from types import MappingProxyType
 
 from scheduler.slurm.twin.site import Ask, Running, Share, Site, SiteNode
+
+KEPT = 4096  # constraints of jobs, and what nodes make of them
+_NONE: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -108,9 +113,12 @@ def suits(ask: Ask, node: SiteNode) -> bool:
     return _has(node.features, "|".join(so_many) or ask.features)
 
 
+@lru_cache(KEPT)
 def _has(features: frozenset[str], wanted: str) -> bool:
     """Return whether a node's features satisfy a constraint such as ``a&b``, ``a,b``, ``a|b`` or
     ``[a|b]``. For a form that is not modelled (`parse.odd`), any feature that it names is enough.
+
+    Many nodes have the same features, and one constraint can name hundreds.
     """
     plain = re.sub(r"[\[\]()]|\*\d*", "", wanted)
     if any(one in wanted for one in "[(*"):
@@ -121,15 +129,16 @@ def _has(features: frozenset[str], wanted: str) -> bool:
     )
 
 
-def counted_by_kind(wanted: str) -> dict[str, int]:
+@lru_cache(KEPT)
+def counted_by_kind(wanted: str) -> Mapping[str, int]:
     """Return how many nodes must have each feature, from a constraint such as ``a*2`` or
     ``[a*2&b*1]``; {} for other forms."""
     parts = [part.partition("*") for part in re.split(r"[&,]", wanted.strip("[]"))]
     if not all(times and most.isdecimal() for _, times, most in parts):
-        return {}
+        return _NONE
     if len(parts) > 1 and not wanted.startswith("["):
-        return {}
-    return {name: int(most) for name, _, most in parts}
+        return _NONE
+    return MappingProxyType({name: int(most) for name, _, most in parts})
 
 
 def choose(
@@ -146,11 +155,7 @@ def choose(
     if ask.features and (so_many := counted_by_kind(ask.features)):
         return _with_so_many(ask, so_many, capacity, names, site=site)
     if ask.features.startswith("[") and not re.search(r"[&,*(]", ask.features):  # all of one kind
-        for one in ask.features.strip("[]").split("|"):
-            same = [name for name in names if _has(site.nodes[name].features, one)]
-            if (found := choose(replace(ask, features=one), capacity, same, site)) is not None:
-                return found
-        return None
+        return _of_one_kind(ask, capacity, names, site)
     if ask.req_nodes and not ask.req_nodes <= set(names):
         return None
     usable = {n: room for n in names if (room := _room(ask, capacity.free[n], site.nodes[n]))}
@@ -163,6 +168,25 @@ def choose(
             found = _of_all_or_fewer(ask, within, site)
             if found is not None:
                 return found
+    return None
+
+
+def _of_one_kind(
+    ask: Ask, capacity: Capacity, names: Sequence[str], site: Site
+) -> tuple[Share, ...] | None:
+    """Return the shares of nodes on which a job is placed that all have the same one of its
+    features (``[a|b]``), or None where it does not fit.
+
+    A user may name a feature five hundred times: each set of nodes is tried once.
+    """
+    tried = set[tuple[str, ...]]()
+    for one in dict.fromkeys(ask.features.strip("[]").split("|")):
+        same = tuple(name for name in names if _has(site.nodes[name].features, one))
+        if same in tried:
+            continue
+        tried.add(same)
+        if (found := choose(replace(ask, features=one), capacity, same, site)) is not None:
+            return found
     return None
 
 

@@ -10,6 +10,7 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict
+from unittest import mock
 
 import pytest
 from fastapi.testclient import TestClient
@@ -308,6 +309,19 @@ def test_many_connections_make_it_no_longer_to_find_who_is_there(
             ends = client.getsockname(), server.getsockname()
             assert peer_user(*ends) == service_user()
         assert peer_user(*ends) == ""
+
+
+def test_that_no_file_can_be_opened_for_now_is_not_what_the_kernel_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else all of its connections would be read for each new one, until the service ends."""
+    as_is = peer._answers()
+    peer._answers.cache_clear()
+    with monkeypatch.context() as full, socket.create_server(("127.0.0.1", 0)) as server:
+        full.setattr(peer.socket, "create_server", mock.Mock(side_effect=OSError(24, "too many")))
+        with socket.create_connection(server.getsockname()) as client:
+            assert peer_user(client.getsockname(), server.getsockname()) == ""
+    assert peer._answers() == as_is
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as somebody else")

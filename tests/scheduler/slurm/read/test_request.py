@@ -190,3 +190,10 @@ def test_thousands_of_options_are_refused_at_once(one: list[str]) -> None:
     args = ["x.sh", *one * 1000]
     assert script_of(args) == args, "of the script, as many as it likes"
     assert script_of(["--nodes=1", *args]) == script_of(["-N", "1", *args]) == args
+
+
+def test_thousands_of_options_in_one_word_are_refused() -> None:
+    for many in ("-" + "k" * 201, f"-{'QvWk' * 1000}pgpu"):
+        with pytest.raises(RequestError, match="more than 200 options"):
+            script_of([many])
+    assert script_of(["-QvWkpgpu", f"-J{'k' * 300}", "--wait", "x.sh", "-k"]) == ["x.sh", "-k"]

@@ -295,6 +295,17 @@ def test_one_job_that_cannot_be_read_is_one_jobs_fault() -> None:
     assert table.unread == ["squeue -O printed '10|RUNNING|1'"]
 
 
+@pytest.mark.parametrize(
+    "said", [{"NumNodes": "9" * 400}, {"tres-per-node": f"gres:gpu:{'9' * 4400}"}]
+)
+def test_a_number_of_hundreds_of_digits_is_one_records_fault(said: dict[str, str]) -> None:
+    odd = record(JobArrayID="9", **said)
+    table = Table(Printed((record(), "(null)"), (odd, "(null)")))
+    assert [job.id for job in table.jobs()] == ["7"]
+    assert len(table.unread) == 1
+    assert table.unread[0].startswith("squeue -O printed '9|PENDING|")
+
+
 def test_who_has_nodes_to_themselves_since_26_05_another_column_says() -> None:
     """OverSubscribe is NO of every job there."""
     for shares, exclusive, alone in (

@@ -5,12 +5,13 @@ What is expected is what slurmctld 22.05.8 did.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from scheduler.slurm.twin.capacity import Capacity, choose, suits
+from scheduler.slurm.twin.capacity import Capacity, Free, Room, _room, choose, suits
 from scheduler.slurm.twin.limits import Usage
 from scheduler.slurm.twin.passes import Passes
 from scheduler.slurm.twin.site import Ask, Partition, Share, Site, SiteNode
@@ -120,3 +121,35 @@ def test_the_others_are_the_next_ones_upwards_from_a_node_named_then_down(
     ask = Ask("1", partitions=("p",), exclusive=True, max_nodes=asked["nodes"], **asked)
     found = choose(ask, capacity, list(SIX.nodes), SIX)
     assert [share.node for share in found or ()] == nodes.split()
+
+
+@pytest.mark.parametrize("busy", ["", "a1 a2 b1 b2 b3"])
+def test_a_feature_that_is_named_five_hundred_times_is_tried_once(
+    busy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any user may write so, and every node is asked in every pass."""
+    asked = Counter[str]()
+
+    def counted(ask: Ask, free: Free, node: SiteNode) -> Room | None:
+        asked[node.name] += 1
+        return _room(ask, free, node)
+
+    monkeypatch.setattr("scheduler.slurm.twin.capacity._room", counted)
+    for features in ("[b|a]", f"[{'b|' * 500}a]", f"[{'b|' * 250}{'a|' * 250}a]"):
+        assert chosen(busy, features=features, nodes=2) == (None if busy else ["b1", "b2"])
+        assert max(asked.values()) <= 2  # as a choice of several nodes may ask each again
+        asked.clear()
+
+
+def test_a_long_constraint_is_read_once_for_all_nodes_of_the_same_features(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = list[str]()
+    monkeypatch.setattr(
+        "scheduler.slurm.twin.capacity.re.split",
+        lambda at, text: read.append(text) or [text],
+    )
+    wanted = "|".join(["b"] * 100 + ["d"])
+    nodes = [SiteNode(f"n{n}", 8, 1.0, (), frozenset({"x", "y"})) for n in range(1000)]
+    assert not any(suits(Ask("1", features=wanted), node) for node in nodes)
+    assert len(read) <= 2 * 101
