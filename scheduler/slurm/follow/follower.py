@@ -22,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from features.aside import Aside
 from features.clock import Clock
 from features.codec import Json
-from features.garbage import uncollected
+from features.garbage import Seldom, collected, uncollected
 from features.plain import first_line
 from profiler.progress import table
 from scheduler.backends.events import Event, Kind
@@ -92,6 +92,7 @@ from scheduler.slurm.twin.unmodelled import unmodelled, unmodelled_words
 
 LOOKS_S = 30.0  # from look to look
 NODES_EVERY = 10  # polls of the queue per poll of the nodes
+COLLECTED_EVERY = 10  # polls of the queue per collection of all garbage: a third of a second
 FORECAST_JOBS = 64  # waiting jobs, first in line, whose start is forecast
 SAMPLES = 24  # futures
 BUDGET_S = 6.0  # processor seconds for them: fewer are too few for a line of some sixty jobs
@@ -158,7 +159,7 @@ class Follower:
         self._seen_last: Json = {}  # what the last whole look wrote of itself
         self._orders = Orders(slurm)
         self._database = Database(slurm)
-        self._again = Again(self.clock.monotonic)
+        self._again, self._seldom = Again(self.clock.monotonic), Seldom(COLLECTED_EVERY)
         self._answered_s = 0.0  # of processor, for who asked while futures were simulated
         self._begin()
 
@@ -283,9 +284,10 @@ class Follower:
             return made
         began, self._answered_s = time.process_time(), 0.0
         futures = self._planner.futures(snapshot, first, self._before(), self._looks)
-        found = futures.forecast(
-            first[:FORECAST_JOBS], samples=SAMPLES, budget_s=BUDGET_S, between=self._meanwhile
-        )
+        with collected():  # each future leaves a whole core
+            found = futures.forecast(
+                first[:FORECAST_JOBS], samples=SAMPLES, budget_s=BUDGET_S, between=self._meanwhile
+            )
         made |= {job_id: self._promises.put_off(one) for job_id, one in found.items()}
         took_s = time.process_time() - began - self._answered_s
         self._foresee_at = self.clock.monotonic() + REST * took_s
@@ -439,21 +441,23 @@ class Follower:
         events += self._models.scored(self.memory, now)
         rows = self._rows.of(snapshot, self.reasons, by_slurm=self._planner.by_slurm)
         over = self._rows.ended(ended, now)
-        changed = [*self._rows.changed(rows), *over]
-        left = {job_id for job_id in self._rows.rows if job_id not in rows}
+        before, changed = self._rows.rows, self._rows.changed(rows)
+        left = before.keys() - rows.keys()
         gone = sorted(left - {row["job_id"] for row in over})
         waiting = {job_id: one for job_id, one in made.items() if job_id in snapshot.waiting}
         promised = self._promises.first(waiting)
         self._claims.room({j: why for j, why in self.reasons.items() if j in snapshot.waiting}, now)
-        before, refuted = self._rows.rows, self._audit.refuted
         otherwise = [
-            j for j, row in rows.items() if j in before and before[j]["spec"] != row["spec"]
+            was["job_id"]
+            for row in changed
+            if (was := before.get(row["job_id"])) is not None and was["spec"] != row["spec"]
         ]
+        refuted = self._audit.refuted
 
         def tables(connection: Connection, appended: list[Event]) -> None:
             seq = appended[0].seq
             write_decisions(connection, fresh, encoded(fresh), seq)
-            write_jobs(connection, changed, gone, seq, now=now)
+            write_jobs(connection, [*changed, *over], gone, seq, now=now)
             write_forecasts(connection, made, ("latest",))
             write_forecasts(connection, promised, ("submission",))
             seen = (*snapshot.waiting.values(), *snapshot.running.values())
@@ -578,7 +582,7 @@ class Follower:
         """Poll Slurm once, and record the result. No error ends this process, except that another
         one has taken over the lease (the exclusive right to write)."""
         try:
-            with self._again:
+            with self._again, self._seldom:
                 self.slurm.ping()  # one that hangs would keep a look's commands waiting for longer
                 self.look()
             self._is_ready()

@@ -83,9 +83,8 @@ class Histories:
         elif what == SUBMITTED:
             self._ended.pop(job.id, None)  # an ended job that is put back keeps its id
             self._live[job.id] = Seen(job.submit)
-            self.memory.submitted(
-                replace(job_of(job, self.vc_of(job.partition)), submit_time=at), at
-            )
+            made = job_of(job, self.vc_of(job.partition))
+            self.memory.submitted(made if job.submit == at else replace(made, submit_time=at), at)
         elif what == STARTED:
             self._live[job.id] = Seen(job.submit, runs=True)
             self.memory.started(job.id, at)

@@ -214,11 +214,13 @@ class JobRows:
 def _keep(known: _Kept | None, job: SlurmJob, vc: str) -> _Kept:
     """Return what was made of a job at the last poll (`known`), or that with its row built
     again."""
-    if known is None or known.plain["vc"] != vc or _SHOWN(known.job) != _SHOWN(job):
-        return _Kept(job, _row(job, vc))
-    if _rest(known.job) == _rest(job):
-        return replace(known, job=job)
-    return _Kept(job, _row(job, vc, known.plain["spec"]))
+    spec = None
+    if known is not None and known.plain["vc"] == vc and _SHOWN(known.job) == _SHOWN(job):
+        if _rest(known.job) == _rest(job):
+            return replace(known, job=job)
+        spec = known.plain["spec"]
+    alone = STARTED if job.state in HOLDING else briefly(job)
+    return _Kept(job, _row(job, vc, spec) | {"slurm": _json(job, alone)})
 
 
 def _rest(job: SlurmJob) -> tuple[object, ...]:
@@ -227,7 +229,7 @@ def _rest(job: SlurmJob) -> tuple[object, ...]:
 
 
 def _row(job: SlurmJob, vc: str, spec: str | None = None) -> JobColumns:
-    """Return the row of a job that the core has not decided about.
+    """Return the row of a job that the core has not decided about, which does not say why it waits.
 
     Args:
         spec: its encoded submission, if it was written before; None: it is made from the job.
@@ -254,5 +256,5 @@ def _row(job: SlurmJob, vc: str, spec: str | None = None) -> JobColumns:
         "ended_at": None,
         "state": None,
         "detail": "",
-        "slurm": _json(job, STARTED if runs else briefly(job)),
+        "slurm": None,
     }

@@ -13,6 +13,7 @@ import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TypeVar
 
 from scheduler.slurm.read import parse
@@ -327,13 +328,20 @@ def read(
         raise ParseError(f"squeue -O printed {plain[:80]!r}")
     row = row_as_first(dict(zip(columns, parts, strict=False)), release)
     faults: list[str] = []
-    made = _job(
-        row=_Row(row, faults), name=parts[-1], features=features, licences=licences, comment=comment
-    )
     job_id, bracket, tasks = row["JobArrayID"].partition("_[")
-    numbers = parse.task_numbers(tasks) if bracket else []
-    ids = [f"{job_id}_{number}" for number in numbers] if bracket else [job_id]
-    return [replace(made, id=one, fault="; ".join(faults)) for one in ids]
+    made = _job(
+        job_id=job_id,
+        row=_Row(row, faults),
+        name=parts[-1],
+        features=features,
+        licences=licences,
+        comment=comment,
+    )
+    if faults:
+        made = replace(made, fault="; ".join(faults))
+    if not bracket:
+        return [made]
+    return [replace(made, id=f"{job_id}_{number}") for number in parse.task_numbers(tasks)]
 
 
 class _Row:
@@ -372,7 +380,7 @@ class _Row:
         return self.get(name, parse.moment, None)
 
 
-def _job(row: _Row, name: str, features: str, licences: str, comment: str) -> SlurmJob:
+def _job(job_id: str, row: _Row, name: str, features: str, licences: str, comment: str) -> SlurmJob:
     counted: Mapping[str, float] = row.get("tres-alloc", counts, {})
     cells = {**row.row, "tres-alloc": row.row["tres-alloc"] if counted else ""}
     cpus, tasks, nodes = (row.whole(name) for name in ("NumCPUs", "NumTasks", "NumNodes"))
@@ -382,7 +390,7 @@ def _job(row: _Row, name: str, features: str, licences: str, comment: str) -> Sl
     held_on = row.hosts("NodeList")
     start, end = row.moment("StartTime"), row.moment("EndTime")
     return SlurmJob(
-        id="",
+        id=job_id,
         state=cells["State"],
         user=cells["UserName"],
         name=_text(name),
@@ -435,10 +443,23 @@ def _gpus_asked(cells: Mapping[str, str], nodes: int, tasks: int) -> tuple[int, 
 
 
 def _asks(cells: Mapping[str, str], tasks: int, memory: tuple[float, str]) -> parse.Asks:
-    names = "tres-per-job", "tres-per-node", "tres-per-task", "cpus-per-tres"
-    texts = {name.replace("-", "_"): cells[name] for name in names}
-    texts["memory_per_tres"] = cells["mem-per-tres"]
-    return parse.asks_for(texts, tasks, cells["tres-alloc"], memory)
+    return _asks_for(tuple([cells[name] for name in _REQUEST]), tasks, memory)
+
+
+_REQUEST = {
+    "tres-per-job": "tres_per_job",
+    "tres-per-node": "tres_per_node",
+    "tres-per-task": "tres_per_task",
+    "cpus-per-tres": "cpus_per_tres",
+    "mem-per-tres": "memory_per_tres",
+    "tres-alloc": "counted",
+}  # columns, and the names of their fields in JSON
+
+
+@lru_cache(1024)  # most jobs ask for what others do
+def _asks_for(texts: tuple[str, ...], tasks: int, memory: tuple[float, str]) -> parse.Asks:
+    fields = dict(zip(_REQUEST.values(), texts, strict=True))
+    return parse.asks_for(fields, tasks, fields["counted"], memory)
 
 
 def _most_nodes(nodes: int, tasks: int, gpus: int, cells: Mapping[str, str]) -> int:

@@ -19,7 +19,16 @@ from scheduler.slurm.read.parse import Node, ParseError, SlurmJob, hosts
 from scheduler.slurm.read.parse import nodes as parse_nodes
 from scheduler.slurm.read.site import asks_of
 from scheduler.slurm.read.snapshot import Asking
-from scheduler.slurm.read.table import COLUMNS, FEW, SINGLY, Table, held, on_gpus, read
+from scheduler.slurm.read.table import (
+    COLUMNS,
+    FEW,
+    SINGLY,
+    Table,
+    _asks_for,
+    held,
+    on_gpus,
+    read,
+)
 from scheduler.slurm.read.versions import OLDEST, Release
 from scheduler.slurm.twin.site import Site
 
@@ -134,6 +143,32 @@ def test_cpus_of_each_gpu_are_asked_for() -> None:
 def test_columns_say(said: dict[str, str], what: str, value: object) -> None:
     (job,) = jobs(record(**said))
     assert getattr(job, what) == value
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"tres_per_job": "gres:gpu:4"},
+        {"tres_per_node": "gres:gpu:h100:2,gres:nvme:4"},
+        {"tres_per_node": "N/A", "tres_per_task": "gres:gpu:1"},
+        {"tres_per_node": "N/A", "tres_per_task": "gres:gpu:1", "NumTasks": "8"},
+        {"cpus_per_tres": "gres:gpu:2"},
+        {"mem_per_tres": "gres:gpu:100"},
+        {"mem_per_tres": "gres:gpu:100", "MinMemory": "70M"},
+        {"tres_alloc": "cpu=8,mem=100M,node=2"},
+        {"tres_alloc": "cpu=8,mem=-1M"},
+        {"tres_alloc": "cpu=8,mem=400M,node=3"},
+        {"MinMemory": "60M"},
+    ],
+)
+def test_what_a_job_asks_for_is_the_same_whatever_was_read_before(said: dict[str, str]) -> None:
+    told = record(**said)
+    _asks_for.cache_clear()
+    alone = jobs(told)
+    _asks_for.cache_clear()
+    assert jobs(record()) != alone
+    assert jobs(told) == alone
+    assert jobs(told) == alone
 
 
 def test_the_tasks_of_an_array_that_wait_are_jobs() -> None:
