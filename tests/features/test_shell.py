@@ -63,6 +63,8 @@ COMMANDS = [
 
 # launchers, options of trainers, sweeps, shells; what cannot be known is unknown, not wrong
 LAUNCHED = [
+    ("parallel python t.py --epochs 3 ::: 1 2 3", Amount(3, runs=3)),
+    ("xargs -n 1 python t.py --epochs 3", Amount(3)),
     ("torchrun --standalone --nproc_per_node=8 train.py --epochs 30", Amount(30)),
     (
         "torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d -m pack.train --max_steps 5000",
@@ -583,6 +585,8 @@ SCRIPTS = [
     ("(E=4); python t.py --epochs ${E:-3}", Amount(3)),
     ("for e in 1 2; do python t.py --epochs $e; done; python t.py --epochs 6", Amount(runs=3)),
     ("pixi run train", Amount()),
+    ("for f in *.yaml; do python t.py --epochs 3 & done; wait", Amount(3)),
+    ("for f in *.yaml; do python t.py --epochs 3 & wait; done", Amount(3, runs=inf)),
     ("docker compose run b", Amount(19)),
     ("docker compose run b python t.py --epochs 4", Amount(4)),
 ]  # fmt: skip
@@ -609,6 +613,18 @@ def test_a_script_reads_its_options(arguments: str, epochs: int, tmp_path: Path)
     loop = loops["--" in arguments]
     (tmp_path / "job.sh").write_text(f"{loop}\npython t.py --epochs ${{E:-7}}\n")
     assert amount_of(shlex.split(f"bash job.sh {arguments}"), tmp_path) == Amount(epochs)
+
+
+@pytest.mark.parametrize(
+    ("before", "epochs"),
+    [("", 1), ("shift; ", None), ("set -- b; ", None), ("shift; set -- b; ", None)],
+)
+def test_an_argument_decides_only_where_it_keeps_its_place(
+    before: str, epochs: float | None, tmp_path: Path
+) -> None:
+    choice = "case $1 in a) E=1;; *) E=3;; esac; python t.py --epochs $E\n"
+    (tmp_path / "job.sh").write_text(before + choice)
+    assert amount_of(["bash", "job.sh", "a", "b"], tmp_path) == Amount(epochs)
 
 
 @pytest.mark.parametrize(
