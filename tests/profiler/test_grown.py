@@ -283,3 +283,15 @@ def test_a_time_left_that_does_not_fall_is_not_of_the_run() -> None:
     falls = last(lambda i: f"train 12 |ETA: {left(i)} |loss {5 / i:.3f}", 20)
     assert falls is not None
     assert falls.low_s <= 400.0 <= falls.high_s
+
+
+@pytest.mark.parametrize(("lines", "said"), [(100, True), (4000, False)])
+def test_a_total_is_looked_for_in_the_beginning_only(lines: int, said: bool) -> None:
+    reader, found = Reader(), None
+    for _ in range(lines // 100):
+        reader.feed(b"all is well, but slow\n" * 100, 1.0)
+    reader.feed(b"Number of steps: 2000\n", 1.0)
+    for i in range(1, 21):
+        reader.feed(f"obj {i * 50} reached\n".encode(), EVERY_S * i)
+        found = reader.progress(EVERY_S * i)
+    assert (found is not None) == said

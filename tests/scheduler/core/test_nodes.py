@@ -104,8 +104,10 @@ def test_jobs_that_can_never_start_any_more_are_named_and_nobody_waits_behind_th
     core.submitted(a_job("large", 8), 1.0)
     core.submitted(a_job("small", 4), 2.0)
     decide(core, 2.0)
+    assert not core.waiting.never_starts("large")
     core.nodes.change(1, None)
     decided = decide(core, 3.0)
+    assert core.waiting.never_starts("large")
     (lost,) = [d for d in decided if d.job_id == "large"]
     assert (lost.action, lost.reason, lost.limit) == (Action.WAIT, Reason.VC_TOO_SMALL, 4)
     core.ended("runs", State.COMPLETED, 5.0, 5.0)
