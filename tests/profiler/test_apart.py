@@ -248,6 +248,7 @@ def test_it_may_do_nothing_but_read_what_it_is_given(
     import json
     import socket
 
+    Path("/tmp/made-by-a-reader").unlink(missing_ok=True)  # by one that was let
     with socket.create_server(("127.0.0.1", 0)) as server:
         _reader(monkeypatch, RIGHTS.replace("PORT", str(server.getsockname()[1])))
         found = reading.follow(Asked(output=tmp_path / "output"))

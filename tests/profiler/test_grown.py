@@ -295,3 +295,25 @@ def test_a_total_is_looked_for_in_the_beginning_only(lines: int, said: bool) -> 
         reader.feed(f"obj {i * 50} reached\n".encode(), EVERY_S * i)
         found = reader.progress(EVERY_S * i)
     assert (found is not None) == said
+
+
+def left(seconds: float) -> str:
+    hours, rest = divmod(round(seconds), 3600)
+    return f"train 12 |ETA: {hours}:{rest // 60:02d}:{rest % 60:02d} |loss 0.5"
+
+
+@pytest.mark.parametrize("whole_s", [2000.0, 30_000.0])
+@pytest.mark.parametrize("slow", [1.0, 1.1, 1.25])
+def test_a_time_left_says_the_end_from_beginning_to_end(whole_s: float, slow: float) -> None:
+    """Also one that falls more slowly than time passes, as an evaluation is left out of it."""
+    reader = Reader()
+    for percent in range(1, 98):
+        at = whole_s * percent / 100
+        reader.feed((left((whole_s - at) / slow) + "\n").encode(), at)
+        found = reader.progress(at)
+        if percent < 12:
+            continue
+        assert found is not None, percent
+        assert found.total_s == pytest.approx(whole_s, rel=0.05)
+        assert found.low_s <= 1.02 * whole_s
+        assert found.high_s >= 0.98 * whole_s
