@@ -584,6 +584,7 @@ SCRIPTS = [
     ("for s in 1 2; do python t.py --epochs 3 &> $s & wait; done", Amount(3, runs=2)),
     ("(E=4); python t.py --epochs ${E:-3}", Amount(3)),
     ("for e in 1 2; do python t.py --epochs $e; done; python t.py --epochs 6", Amount(runs=3)),
+    ("L=(a 'b)\nc d')\npython t.py --epochs 3", Amount(3)),
     ("pixi run train", Amount()),
     ("for f in *.yaml; do python t.py --epochs 3 & done; wait", Amount(3)),
     ("for f in *.yaml; do python t.py --epochs 3 & wait; done", Amount(3, runs=inf)),

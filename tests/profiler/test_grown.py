@@ -10,8 +10,8 @@ from features.amounts import Amount
 from features.progress import GROWN, REPEATS, Progress
 from profiler.progress.counter import Counter
 from profiler.progress.formats import Mark
+from profiler.progress.growth import AROUND, BEHIND, Growth, kind
 from profiler.progress.growth import GROWN as BY_GROWTH
-from profiler.progress.growth import kind
 from profiler.progress.reader import FIRST, FRAMES, Reader, _finest, _of_line
 
 EVERY_S = 10.0
@@ -317,3 +317,52 @@ def test_a_time_left_says_the_end_from_beginning_to_end(whole_s: float, slow: fl
         assert found.total_s == pytest.approx(whole_s, rel=0.05)
         assert found.low_s <= 1.02 * whole_s
         assert found.high_s >= 0.98 * whole_s
+
+
+def grown(*lines: str) -> tuple[Growth, dict[str, Counter]]:
+    growth = Growth()
+    for i, line in enumerate(lines):
+        growth.take(line, EVERY_S * i)
+    return growth, {name.partition("#")[0].strip(): one for name, one in growth._counters.items()}
+
+
+@pytest.mark.parametrize("times", [AROUND - 1, AROUND, AROUND + 4])
+@pytest.mark.parametrize("total", [" of 5", ""])
+def test_who_goes_up_whenever_another_with_a_total_begins_again_goes_around(
+    times: int, total: str
+) -> None:
+    passes = range(int(times) + 1)
+    lines = [line for i in passes for line in (f"round {i}", *_parts(total))]
+    growth, counters = grown(*lines)
+    counts = times >= AROUND and total != ""
+    assert growth.goes_around(counters["round"]) == counts
+    assert not growth.goes_around(counters["part"])
+
+
+def _parts(total: str) -> list[str]:
+    return [f"part {k}{total}" for k in range(1, 6)]
+
+
+def test_a_counter_may_begin_again_as_often_as_another_was_not_reached_yet() -> None:
+    lines = [line for i in range(1, 5) for line in (f"site {i // 4} of 8", f"part {2 * i} of 8")]
+    growth, counters = grown("site 1 of 8", *lines)
+    part, site = counters["part"], counters["site"]
+    assert part.n / 8 > 1 / 8 / BEHIND
+    assert growth.around(part) == pytest.approx(8.0)
+    assert growth.around(site) == 1.0
+    late, counters = grown("part 1 of 8", "part 8 of 8", "site 1 of 8")
+    assert late.around(counters["part"]) == 1.0, "it came later"
+    alone, counters = grown("part 1 of 8", "part 8 of 8")
+    assert alone.around(counters["part"]) == 1.0
+
+
+@pytest.mark.parametrize("last_s", [0.0, 25.0, 50.0, 75.0])
+def test_of_a_unit_that_is_printed_repeatedly_the_share_is_left_that_it_is_printed_in(
+    last_s: float,
+) -> None:
+    counter = Counter(Mark("x", "epoch", 1.0, ends=True))
+    for epoch in range(1, 8):
+        for after_s in (0.0, last_s / 2, last_s):
+            counter.add(Mark("x", "epoch", float(epoch), ends=True), 100.0 * epoch + after_s)
+    assert counter.within() == pytest.approx(last_s / 100.0)
+    assert counter.done == pytest.approx(7.0 - last_s / 100.0)

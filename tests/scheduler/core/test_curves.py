@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from features.repeats import Claim
 from features.survival import BINS, EDGES_S
 from scheduler.core import durations as module
-from scheduler.core.curves import LONGEST_S, OWN, Curve, Predicted, _without_claim, moved
+from scheduler.core.curves import LONGEST_S, OWN, Curve, Predicted, _without_claim, moved, shared
 from scheduler.core.durations import DurationDistribution, Stated, at_level, of_plain, plain
 
 HAZARDS = st.lists(st.floats(0.0, 0.95), min_size=BINS, max_size=BINS)
@@ -235,3 +235,13 @@ def test_no_more_curves_are_kept_than_there_is_room_for(monkeypatch: pytest.Monk
     for i in range(20):
         durations.curve(Predicted.of(600.0 + i, BIMODAL))
         assert 0 < len(kept) <= 3
+
+
+def test_the_durations_of_a_mixture_come_from_who_has_any_left() -> None:
+    others = [float(i) for i in range(1, 11)]
+    assert shared(1.0, others, 0.0, 10) == (0, others)
+    assert shared(0.0, others, 0.0, 10)[0] == 10
+    assert shared(1.0, others, 0.5, 10) == (0, others)
+    n, found = shared(0.0, others, 1.0, 10)
+    assert (n, n + len(found)) == (round(10 * OWN), 10)
+    assert {*found} <= {*others}
