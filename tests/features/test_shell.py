@@ -11,7 +11,7 @@ import pytest
 
 from features.amounts import Amount
 from features.asked import amount_of, of_files
-from features.commands import of_command, work_of
+from features.commands import of_command, unit_of, work_of
 from features.shell import LONGEST, MOST_CHARACTERS, MOST_COMMANDS, of_script, one_of
 
 COMMANDS = [
@@ -255,6 +255,18 @@ def test_what_a_command_asks_for(command: str, amount: Amount) -> None:
     work = work_of(shlex.split(command))  # at submission the same
     several = command.startswith("bash") and amount.runs  # together they are no run of that size
     assert (work and work.amount) == (None if several else amount.epochs or amount.steps)
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("n_train_epoch", "epochs"), ("epoch_num_n", "epochs"), ("train_epoch", None),
+        ("train_iter_num", "steps"), ("train_number_iter", "steps"), ("n_iter_num", None),
+        ("iter_num_count", None), ("train_iter_lr", None),
+    ],
+)  # fmt: skip
+def test_a_name_counts_to_an_end_where_its_parts_say_so(name: str, unit: str | None) -> None:
+    assert unit_of(name) == unit
 
 
 def test_a_shell_makes_no_other_script() -> None:
