@@ -27,12 +27,14 @@ _PLACES = {
     "hatch": ("tool.hatch.envs.default.scripts",),
     "rye": ("tool.rye.scripts",),
 }
-DEPTH = 4  # targets that need targets
+DEPTH = 4  # targets that need targets, and variables that name variables
 _ASSIGNED = re.compile(
-    r"(?:export\s{1,4})?([A-Za-z_][\w-]{0,63})\s{0,8}(?:[?:]{0,2}=)\s{0,8}(.{0,400})$"
+    r"(?:(?:export|override)\s{1,4})?([A-Za-z_][\w-]{0,63})\s{0,8}([?+:]{0,2})=\s{0,8}(.{0,400})$"
 )
 _RULE = re.compile(r"@?([\w.-]{1,80})((?:\s{1,4}[^\s:]{1,80}){0,20})\s{0,4}:(?!=)(.{0,400})$")
-_NAMED = re.compile(r"\$\(([\w-]{1,64})\)|\$\{([\w-]{1,64})\}|\{\{\s{0,4}([\w-]{1,64})\s{0,4}\}\}")
+_NAMED = re.compile(
+    r"(?<!\$)\$(?:\(([\w-]{1,64})\)|\{([\w-]{1,64})\})|\{\{\s{0,4}([\w-]{1,64})\s{0,4}\}\}"
+)
 
 
 def of_task(text: str, words: Sequence[str]) -> str:
@@ -102,7 +104,7 @@ def of_target(text: str, program: str, words: Sequence[str]) -> str:
         program: ``make`` or ``just``.
         words: arguments of the command.
     """
-    values, rules, first = _read(text)
+    values, rules, first = _read(text, program)
     plain = [one for one in words if not one.startswith("-")]
     given = dict(one.split("=", 1) for one in plain if "=" in one)
     targets = [one for one in plain if "=" not in one] or [first]
@@ -122,24 +124,43 @@ def of_target(text: str, program: str, words: Sequence[str]) -> str:
 _Rules = dict[str, tuple[list[str], str, list[str]]]  # parameters, what is needed, lines
 
 
-def _read(text: str) -> tuple[dict[str, str], _Rules, str]:
+def _read(text: str, program: str) -> tuple[dict[str, str], _Rules, str]:
     """Return the variables of a file, its rules, and the name of the first one."""
-    values, rules, at, first = dict[str, str](), _Rules(), "", ""
+    values, rules, own, first = dict[str, str](), _Rules(), list[str](), ""
     for line in re.sub(r"\\\r?\n", " ", text).splitlines():
-        if line[:1] in (" ", "\t"):
-            if at:
-                rules[at][2].append(line.strip().lstrip("@-"))
+        if not line.strip():
             continue
-        at = ""
+        if line[:1] in (" ", "\t"):
+            own.append(line.strip().lstrip("@-"))
+            continue
+        own = []
         if line.startswith("#"):
             continue
         if found := _RULE.match(line):
-            at = found[1]
-            rules[at] = found[2].split(), found[3].partition("#")[0], []
-            first = first or ("" if at.startswith(".") else at)
+            first = first or ("" if found[1].startswith(".") else found[1])
+            needs, _, within = found[3].partition("#")[0].partition(";")
+            own += [within.strip()] if within.strip() else []
+            others = found[2].split()
+            if program == "just":
+                rules[found[1]] = others, needs, own
+                continue
+            for name in (found[1], *others):
+                _, before, recipe = rules.get(name, ([], "", []))
+                both = f"{before} {needs}" if recipe else f"{needs} {before}"
+                rules[name] = [], both, recipe or own
         elif found := _ASSIGNED.match(line):
-            values[found[1]] = found[2].partition("#")[0].strip().strip("\"'")
+            _assign(found, values)
     return values, rules, first
+
+
+def _assign(found: re.Match[str], values: dict[str, str]) -> None:
+    """Assign a value to a variable: at once (`:=`), in addition (`+=`), or where it has none
+    (`?=`)."""
+    name, how, value = found[1], found[2], found[3].partition("#")[0].strip().strip("\"'")
+    if how == "+":
+        values[name] = f"{values.get(name, '')} {value}".lstrip()
+    elif how != "?" or name not in values:
+        values[name] = _named(value, values) if ":" in how else value
 
 
 def _lines(
@@ -168,11 +189,15 @@ def _filled(line: str, values: dict[str, str]) -> str:
     cut, or left as it is."""
     if len(line) > LONGEST:
         return line
-    return _NAMED.sub(lambda found: _value(found, values), line)[: LONGEST + 1]
+    for _ in range(DEPTH):
+        line, before = _named(line, values), line
+        if line == before:
+            break
+    return line.replace("$$", "$")
 
 
-def _value(found: re.Match[str], values: dict[str, str]) -> str:
-    name = found[1] or found[2] or found[3]
-    value = values.get(name, found[0])
-    inner = _NAMED.sub(lambda one: values.get(one[1] or one[2] or one[3], one[0]), value)
-    return inner.replace("$$", "$")
+def _named(line: str, values: dict[str, str]) -> str:
+    """Return a text with the values of the variables that it names, as they are written."""
+    return _NAMED.sub(lambda one: values.get(one[1] or one[2] or one[3], one[0]), line)[
+        : LONGEST + 1
+    ]

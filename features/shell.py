@@ -449,7 +449,8 @@ def _document(text: str, known: Mapping[str, str]) -> str:
     mark, _, text = text.partition("\n")
     if mark.startswith(("'", '"', "\\")):
         return text
-    return "\n".join(_filled(line, known).replace("\\$", "$") for line in text.split("\n"))
+    lines = (line.split("\\$") for line in text.split("\n"))  # no such sign begins a variable
+    return "\n".join("$".join(_filled(part, known) for part in parts) for parts in lines)
 
 
 def _given(
@@ -763,6 +764,8 @@ def _filled(word: str, known: Mapping[str, str]) -> str:
             at = name.partition("[")[2].rstrip("]") or "0"
             at = known.get(at[1:], at) if at.startswith("$") else at
             known_value = _item(listed.split(), at)
+        if known_value == "" and default is not None and f"{name}:" in found[0]:
+            return default
         return (
             known_value if known_value is not None else default if default is not None else found[0]
         )

@@ -11,7 +11,7 @@ import pytest
 
 from features.amounts import Amount
 from features.asked import amount_of, of_files
-from features.commands import of_command, work_of
+from features.commands import of_command, unit_of, work_of
 from features.shell import (
     LONGEST,
     MOST_CHARACTERS,
@@ -70,6 +70,8 @@ COMMANDS = [
 
 # launchers, options of trainers, sweeps, shells; what cannot be known is unknown, not wrong
 LAUNCHED = [
+    ("parallel python t.py --epochs 3 ::: 1 2 3", Amount(3, runs=3)),
+    ("xargs -n 1 python t.py --epochs 3", Amount(3)),
     ("torchrun --standalone --nproc_per_node=8 train.py --epochs 30", Amount(30)),
     (
         "torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d -m pack.train --max_steps 5000",
@@ -260,6 +262,18 @@ def test_what_a_command_asks_for(command: str, amount: Amount) -> None:
     work = work_of(shlex.split(command))  # at submission the same
     several = command.startswith("bash") and amount.runs  # together they are no run of that size
     assert (work and work.amount) == (None if several else amount.epochs or amount.steps)
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("n_train_epoch", "epochs"), ("epoch_num_n", "epochs"), ("train_epoch", None),
+        ("train_iter_num", "steps"), ("train_number_iter", "steps"), ("n_iter_num", None),
+        ("iter_num_count", None), ("train_iter_lr", None),
+    ],
+)  # fmt: skip
+def test_a_name_counts_to_an_end_where_its_parts_say_so(name: str, unit: str | None) -> None:
+    assert unit_of(name) == unit
 
 
 def test_a_shell_makes_no_other_script() -> None:
@@ -603,7 +617,10 @@ SCRIPTS = [
     ("for s in 1 2; do python t.py --epochs 3 &> $s & wait; done", Amount(3, runs=2)),
     ("(E=4); python t.py --epochs ${E:-3}", Amount(3)),
     ("for e in 1 2; do python t.py --epochs $e; done; python t.py --epochs 6", Amount(runs=3)),
+    ("L=(a 'b)\nc d')\npython t.py --epochs 3", Amount(3)),
     ("pixi run train", Amount()),
+    ("for f in *.yaml; do python t.py --epochs 3 & done; wait", Amount(3)),
+    ("for f in *.yaml; do python t.py --epochs 3 & wait; done", Amount(3, runs=inf)),
     ("docker compose run b", Amount(19)),
     ("docker compose run b python t.py --epochs 4", Amount(4)),
 ]  # fmt: skip
@@ -630,6 +647,18 @@ def test_a_script_reads_its_options(arguments: str, epochs: int, tmp_path: Path)
     loop = loops["--" in arguments]
     (tmp_path / "job.sh").write_text(f"{loop}\npython t.py --epochs ${{E:-7}}\n")
     assert amount_of(shlex.split(f"bash job.sh {arguments}"), tmp_path) == Amount(epochs)
+
+
+@pytest.mark.parametrize(
+    ("before", "epochs"),
+    [("", 1), ("shift; ", None), ("set -- b; ", None), ("shift; set -- b; ", None)],
+)
+def test_an_argument_decides_only_where_it_keeps_its_place(
+    before: str, epochs: float | None, tmp_path: Path
+) -> None:
+    choice = "case $1 in a) E=1;; *) E=3;; esac; python t.py --epochs $E\n"
+    (tmp_path / "job.sh").write_text(before + choice)
+    assert amount_of(["bash", "job.sh", "a", "b"], tmp_path) == Amount(epochs)
 
 
 @pytest.mark.parametrize(

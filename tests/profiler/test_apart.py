@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
 import math
 import os
 import random
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -15,6 +18,7 @@ from contextlib import suppress
 from dataclasses import astuple, replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 import psutil
@@ -244,6 +248,7 @@ def test_it_may_do_nothing_but_read_what_it_is_given(
     import json
     import socket
 
+    Path("/tmp/made-by-a-reader").unlink(missing_ok=True)  # by one that was let
     with socket.create_server(("127.0.0.1", 0)) as server:
         _reader(monkeypatch, RIGHTS.replace("PORT", str(server.getsockname()[1])))
         found = reading.follow(Asked(output=tmp_path / "output"))
@@ -279,6 +284,41 @@ def test_the_kernel_is_asked_to_refuse_sockets_where_their_number_is_known(
     process._talks_to_nobody(kernel)
     asked = [one.args[:2] for one in kernel.prctl.call_args_list]
     assert asked == ([(22, 2)] if asks else []), "PR_SET_SECCOMP, SECCOMP_MODE_FILTER"
+
+
+def _answer(rules: bytes, architecture: int, call: int) -> int:
+    """Run a filter as the kernel does (linux/filter.h), and return what it answers to a call."""
+    program, at, value = list(struct.iter_unpack("HBBI", rules)), 0, 0
+    while True:
+        code, if_so, if_not, of = program[at]
+        if code == 0x06:
+            return int(of)
+        if code == 0x20:
+            value = {0: call, 4: architecture}[of]
+        else:
+            at += if_so if {0x15: value == of, 0x35: value >= of}[code] else if_not
+        at += 1
+
+
+@pytest.mark.parametrize("machine", process._ARCHITECTURES)
+def test_the_kernel_refuses_sockets_and_what_makes_them_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, machine: str
+) -> None:
+    monkeypatch.setattr(process.os, "uname", lambda: SimpleNamespace(machine=machine))
+    found = list[bytes]()
+
+    def prctl(_: int, __: int, asked: Any, *___: int) -> None:
+        count, at = struct.unpack("HP", asked)
+        found.append(ctypes.string_at(at, 8 * count))
+
+    process._talks_to_nobody(SimpleNamespace(prctl=prctl))  # type: ignore[arg-type]
+    [rules] = found
+    own, makes_socket = process._ARCHITECTURES[machine]
+    refused = {makes_socket, 425, 2**30, 2**30 + 41}  # io_uring_setup, calls of x32
+    allowed = {0, 1, 3, 24, 60, 222, 424, 426, 460, makes_socket - 1, makes_socket + 1}
+    assert {_answer(rules, own, call) for call in refused} == {0x50000 | errno.EPERM}
+    assert {_answer(rules, own, call) for call in allowed} == {0x7FFF0000}
+    assert {_answer(rules, 3, call) for call in allowed | refused} == {0x50000 | errno.EPERM}
 
 
 def test_it_holds_nothing_but_its_line(reading: Reading, tmp_path: Path) -> None:

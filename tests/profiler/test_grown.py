@@ -10,8 +10,8 @@ from features.amounts import Amount
 from features.progress import GROWN, REPEATS, Progress
 from profiler.progress.counter import Counter
 from profiler.progress.formats import Mark
+from profiler.progress.growth import AROUND, BEHIND, Growth, kind
 from profiler.progress.growth import GROWN as BY_GROWTH
-from profiler.progress.growth import kind
 from profiler.progress.reader import FIRST, FRAMES, Reader, _finest, _of_line
 
 EVERY_S = 10.0
@@ -283,3 +283,86 @@ def test_a_time_left_that_does_not_fall_is_not_of_the_run() -> None:
     falls = last(lambda i: f"train 12 |ETA: {left(i)} |loss {5 / i:.3f}", 20)
     assert falls is not None
     assert falls.low_s <= 400.0 <= falls.high_s
+
+
+@pytest.mark.parametrize(("lines", "said"), [(100, True), (4000, False)])
+def test_a_total_is_looked_for_in_the_beginning_only(lines: int, said: bool) -> None:
+    reader, found = Reader(), None
+    for _ in range(lines // 100):
+        reader.feed(b"all is well, but slow\n" * 100, 1.0)
+    reader.feed(b"Number of steps: 2000\n", 1.0)
+    for i in range(1, 21):
+        reader.feed(f"obj {i * 50} reached\n".encode(), EVERY_S * i)
+        found = reader.progress(EVERY_S * i)
+    assert (found is not None) == said
+
+
+def left(seconds: float) -> str:
+    hours, rest = divmod(round(seconds), 3600)
+    return f"train 12 |ETA: {hours}:{rest // 60:02d}:{rest % 60:02d} |loss 0.5"
+
+
+@pytest.mark.parametrize("whole_s", [2000.0, 30_000.0])
+@pytest.mark.parametrize("slow", [1.0, 1.1, 1.25])
+def test_a_time_left_says_the_end_from_beginning_to_end(whole_s: float, slow: float) -> None:
+    """Also one that falls more slowly than time passes, as an evaluation is left out of it."""
+    reader = Reader()
+    for percent in range(1, 98):
+        at = whole_s * percent / 100
+        reader.feed((left((whole_s - at) / slow) + "\n").encode(), at)
+        found = reader.progress(at)
+        if percent < 12:
+            continue
+        assert found is not None, percent
+        assert found.total_s == pytest.approx(whole_s, rel=0.05)
+        assert found.low_s <= 1.02 * whole_s
+        assert found.high_s >= 0.98 * whole_s
+
+
+def grown(*lines: str) -> tuple[Growth, dict[str, Counter]]:
+    growth = Growth()
+    for i, line in enumerate(lines):
+        growth.take(line, EVERY_S * i)
+    return growth, {name.partition("#")[0].strip(): one for name, one in growth._counters.items()}
+
+
+@pytest.mark.parametrize("times", [AROUND - 1, AROUND, AROUND + 4])
+@pytest.mark.parametrize("total", [" of 5", ""])
+def test_who_goes_up_whenever_another_with_a_total_begins_again_goes_around(
+    times: int, total: str
+) -> None:
+    passes = range(int(times) + 1)
+    lines = [line for i in passes for line in (f"round {i}", *_parts(total))]
+    growth, counters = grown(*lines)
+    counts = times >= AROUND and total != ""
+    assert growth.goes_around(counters["round"]) == counts
+    assert not growth.goes_around(counters["part"])
+
+
+def _parts(total: str) -> list[str]:
+    return [f"part {k}{total}" for k in range(1, 6)]
+
+
+def test_a_counter_may_begin_again_as_often_as_another_was_not_reached_yet() -> None:
+    lines = [line for i in range(1, 5) for line in (f"site {i // 4} of 8", f"part {2 * i} of 8")]
+    growth, counters = grown("site 1 of 8", *lines)
+    part, site = counters["part"], counters["site"]
+    assert part.n / 8 > 1 / 8 / BEHIND
+    assert growth.around(part) == pytest.approx(8.0)
+    assert growth.around(site) == 1.0
+    late, counters = grown("part 1 of 8", "part 8 of 8", "site 1 of 8")
+    assert late.around(counters["part"]) == 1.0, "it came later"
+    alone, counters = grown("part 1 of 8", "part 8 of 8")
+    assert alone.around(counters["part"]) == 1.0
+
+
+@pytest.mark.parametrize("last_s", [0.0, 25.0, 50.0, 75.0])
+def test_of_a_unit_that_is_printed_repeatedly_the_share_is_left_that_it_is_printed_in(
+    last_s: float,
+) -> None:
+    counter = Counter(Mark("x", "epoch", 1.0, ends=True))
+    for epoch in range(1, 8):
+        for after_s in (0.0, last_s / 2, last_s):
+            counter.add(Mark("x", "epoch", float(epoch), ends=True), 100.0 * epoch + after_s)
+    assert counter.within() == pytest.approx(last_s / 100.0)
+    assert counter.done == pytest.approx(7.0 - last_s / 100.0)

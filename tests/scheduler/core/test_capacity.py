@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.capacity import nodes_looked_at
+from scheduler.core.capacity import capacity, nodes_looked_at
 from scheduler.core.cluster import Cluster, ClusterSpec, NodeGroup
 from scheduler.core.findings import NodesLookedAt
 from scheduler.testing.builders import a_job, cluster_of
@@ -53,3 +53,37 @@ def test_nodes_of_another_type_are_counted_apart() -> None:
     assert nodes_looked_at(cluster, cluster.pools["vc"], job) == NodesLookedAt(
         looked_at=3, other_type=1, busy=1, free=1, most_free=4
     )
+
+
+MASKS = st.lists(st.integers(0, 15), min_size=NODES, max_size=NODES)
+
+
+@given(MASKS, MASKS, MASKS, MASKS, st.sampled_from([None, "a100", "h100"]), st.integers(0, 2))
+def test_each_gpu_is_counted_for_what_it_is(
+    used: list[int],
+    held: list[int],
+    own: list[int],
+    closed: list[int],
+    gpu_type: str | None,
+    lent: int,
+) -> None:
+    """Held against a count of one GPU after another."""
+    groups = [NodeGroup("a100", 3, GPUS), NodeGroup("h100", 2, GPUS)]
+    cluster = Cluster(ClusterSpec.mixed({"vc": groups}), {"vc": lent})
+    pool, there = cluster.pools["vc"], range(NODES - lent)
+    for node in there:
+        if used[node]:
+            pool.take([(node, used[node])])
+        pool.close_alone(node, closed[node])
+    pool.reserve([(node, held[node]) for node in there if held[node]])
+    job = replace(a_job(gpus=1).job, gpu_type=gpu_type)
+    found = capacity(cluster, pool, job, [(node, own[node]) for node in there])
+    suits = [n for n in there if gpu_type in (None, "a100" if n < 3 else "h100")]
+    gpus = [(node, 1 << i) for node in suits for i in range(GPUS)]
+    are_open = [(node, gpu) for node, gpu in gpus if not closed[node] & gpu]
+    free = [(node, gpu) for node, gpu in are_open if not used[node] & gpu]
+    kept = [(node, gpu) for node, gpu in free if held[node] & gpu and not own[node] & gpu]
+    assert (found.owned, found.lent) == (GPUS * NODES, GPUS * lent)
+    assert (found.limit, found.open) == (len(gpus), len(are_open))
+    assert (found.free, found.kept) == (len(free), len(kept))
+    assert found.used == len(are_open) - len(free)

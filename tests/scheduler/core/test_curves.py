@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from features.repeats import Claim
 from features.survival import BINS, EDGES_S
-from scheduler.core.curves import LONGEST_S, OWN, Curve, Predicted, moved
+from scheduler.core import durations as module
+from scheduler.core.curves import LONGEST_S, OWN, Curve, Predicted, _without_claim, moved, shared
 from scheduler.core.durations import DurationDistribution, Stated, at_level, of_plain, plain
 
 HAZARDS = st.lists(st.floats(0.0, 0.95), min_size=BINS, max_size=BINS)
@@ -190,6 +191,17 @@ def test_what_was_outlived_weighs_a_claim_by_what_is_left_beside_it() -> None:
     assert within == pytest.approx(share / (share + beside), abs=0.02)
 
 
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
+def test_a_claim_that_was_outlived_leaves_the_share_that_it_leaves_of_all(share: float) -> None:
+    """One that said as much as was believed anyway leaves what was left."""
+    all_of, left = [float(i) for i in range(1, 101)], 0.9
+    lies = Claim(1.0, 50.0, 0.5)
+    assert _without_claim(all_of, lies, left) == pytest.approx(left)
+    more = _without_claim(all_of, Claim(1.0, 50.0, share), left)
+    assert more == pytest.approx(left * min(1.0, (1.0 - share) / 0.5))
+    assert _without_claim(all_of, Claim(1.0, 100.0, share), left) == left, "none is beside it"
+
+
 @pytest.mark.parametrize("outlived", [0.0, 600.0])
 def test_a_claim_that_says_less_than_the_one_before_says_nothing(outlived: float) -> None:
     window = 1800.0, 5400.0
@@ -214,3 +226,22 @@ def test_the_score_moves_towards_a_claim(hazards: list[float], at: float, share:
     (moves,) = moved(own, (claim,), value)
     assert abs(moves) <= abs(log1p(at) - value) + 0.2
     assert moves == 0.0 or (moves > 0) == (log1p(at) > value - 0.2) or abs(moves) < 0.2
+
+
+def test_no_more_curves_are_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CURVES", 3)
+    monkeypatch.setattr(module, "_CURVES", kept := {})  # type: ignore[var-annotated]
+    durations = DurationDistribution()
+    for i in range(20):
+        durations.curve(Predicted.of(600.0 + i, BIMODAL))
+        assert 0 < len(kept) <= 3
+
+
+def test_the_durations_of_a_mixture_come_from_who_has_any_left() -> None:
+    others = [float(i) for i in range(1, 11)]
+    assert shared(1.0, others, 0.0, 10) == (0, others)
+    assert shared(0.0, others, 0.0, 10)[0] == 10
+    assert shared(1.0, others, 0.5, 10) == (0, others)
+    n, found = shared(0.0, others, 1.0, 10)
+    assert (n, n + len(found)) == (round(10 * OWN), 10)
+    assert {*found} <= {*others}

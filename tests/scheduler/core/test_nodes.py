@@ -104,8 +104,10 @@ def test_jobs_that_can_never_start_any_more_are_named_and_nobody_waits_behind_th
     core.submitted(a_job("large", 8), 1.0)
     core.submitted(a_job("small", 4), 2.0)
     decide(core, 2.0)
+    assert not core.waiting.never_starts("large")
     core.nodes.change(1, None)
     decided = decide(core, 3.0)
+    assert core.waiting.never_starts("large")
     (lost,) = [d for d in decided if d.job_id == "large"]
     assert (lost.action, lost.reason, lost.limit) == (Action.WAIT, Reason.VC_TOO_SMALL, 4)
     core.ended("runs", State.COMPLETED, 5.0, 5.0)
@@ -287,3 +289,15 @@ def test_jobs_wait_for_a_node_that_is_to_come_to_a_new_virtual_cluster(
     core.ended("runs", State.COMPLETED, 10.0, 10.0)
     decide(core, 10.0)
     assert set(core.cluster.runs) == {"early"}
+
+
+def test_a_queue_whose_keys_changed_is_told_once() -> None:
+    core = a_full_core(Fifo(), 4)
+    for name in ("x", "y"):
+        core.submitted(a_job(name, 4), 1.0)
+    decide(core, 1.0)
+    list(core.waiting.rekeyed())
+    assert list(core.waiting.rekeyed()) == []
+    core.queues["a"].replace(list(core.queues["a"])[::-1])
+    assert sorted(one.job.job_id for one in core.waiting.rekeyed()) == ["x", "y"]
+    assert list(core.waiting.rekeyed()) == []

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from random import Random
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from features.repeats import Claim
 from scheduler.core.curves import Predicted
 from scheduler.core.decisions import Action, Decision
 from scheduler.core.durations import Duration, DurationDistribution, Stated, at_level, seconds_of
-from scheduler.core.receipts import Receipt
+from scheduler.core.receipts import Receipt, _along
 from tests.scheduler.policies.pellucid.test_repredict import HOUR, a_desk, burst
 
 
@@ -72,3 +75,15 @@ def taken(*, keeps: bool) -> list[Decision]:
     burst(desk)
     desk.end("first", now=2 * HOUR)
     return found
+
+
+@given(
+    st.lists(st.integers(0, 50), min_size=2, max_size=8, unique=True).map(sorted),
+    st.lists(st.integers(-20, 20), min_size=8, max_size=8),
+    st.floats(-10.0, 60.0),
+)
+def test_a_value_between_two_is_on_the_line_between_them(
+    across: list[int], up: list[int], at: float
+) -> None:
+    found = _along(across, up[: len(across)], at)
+    assert found == pytest.approx(float(np.interp(at, across, up[: len(across)])), abs=1e-6)

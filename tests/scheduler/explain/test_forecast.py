@@ -239,3 +239,29 @@ def test_one_told_of_long_after_it_came_is_none_of_the_last_days() -> None:
     desk.submit(a_job("late", gpus=8, at=0.0), now=9 * DAY_S)
     assert not list(memory.came())
     assert memory.of("late") is not None
+
+
+class NotBefore(FifoSkip):
+    """Starts nothing before a time, and asks to be woken then."""
+
+    opens = 300.0
+
+    def next_wake(self, now: float) -> float | None:
+        return self.opens if now < self.opens else None
+
+    def serve(self, turn: Any) -> None:
+        if turn.now >= self.opens:
+            super().serve(turn)
+
+
+def test_a_future_goes_on_at_the_time_a_policy_asks_for() -> None:
+    """Nothing else happens then: what runs ends later."""
+    policy = NotBefore()
+    policy.opens = 0.0
+    desk = Desk(policy, cluster_of(nodes=1))
+    memory = desk.core.estimator = Memory(desk.estimator, asks=True, durations=Sure())
+    desk.submit(a_job("runs", gpus=4))
+    policy.opens = 300.0
+    desk.submit(a_job("waits", gpus=4), now=100.0)
+    made = Futures(desk.core, memory, 100.0).forecast(["waits"], samples=9)
+    assert made["waits"].start_p50 == 300.0

@@ -119,3 +119,14 @@ def test_a_bundle_keeps_them_to_four_digits() -> None:
     with pytest.raises(ValueError, match="17 stretches"):
         History.read(known[-1].plain() | {"ended": [1.0]})
     assert of_bundle(Bundle()) == []
+
+
+@pytest.mark.parametrize("outlived_s", [0.0, 60.0, 3600.0, 40_000.0])
+def test_half_of_those_that_outlive_it_last_longer_than_the_median(outlived_s: float) -> None:
+    for history in of(lived(5000.0)).values():
+        found = next_of(history, outlived_s)
+        left = survivors(history.hazards, outlived_s)
+        for seconds, share in ((found.p50_s, 0.5), (found.p90_s, 0.1)):
+            longer = [one for one, edge in zip(left, EDGES_S, strict=False) if edge >= seconds]
+            shorter = [one for one, edge in zip(left, EDGES_S, strict=False) if edge <= seconds]
+            assert max(longer, default=0.0) - 1e-9 <= share <= min(shorter, default=1.0) + 1e-9

@@ -91,3 +91,19 @@ def test_ten_minutes_and_a_quarter_of_the_wait_are_considerable(
     by_s: float, left_s: float, considerable: bool
 ) -> None:
     assert MovedStart(0.0, by_s, left_s).considerable is considerable
+
+
+@pytest.mark.parametrize(
+    ("now", "kinds"), [(1200.0, ["closed", "outlived"]), (5400.0, ["outlived", "closed"])]
+)
+def test_the_cause_that_moves_it_most_is_said_first(now: float, kinds: list[str]) -> None:
+    """The longer the jobs run over what was predicted, the more of it is put down to them."""
+    scene = Scene(nodes=4)
+    scene.desk.submit(*(a_job(f"r{i}", gpus=8) for i in range(14)))
+    promised = scene.foreseen("r13", 0.0)
+    for node in (1, 2, 3):
+        scene.desk.core.nodes.set_open(node, False)
+    found = scene.moved("r13", promised, now, dict.fromkeys((1, 2, 3), 10.0))
+    assert found is not None
+    assert [cause.kind for cause in found.causes] == kinds
+    assert found.causes[0].by_s > found.causes[1].by_s

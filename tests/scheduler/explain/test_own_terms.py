@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.core.decisions import Action, Decision, Fact, Reason, Score, facts_in_words
+from scheduler.core.estimates import Description
 from scheduler.explain.belief import (
     COMMAND,
     EXPECTED,
@@ -15,6 +16,7 @@ from scheduler.explain.belief import (
     UNRECORDED,
     own_terms,
 )
+from scheduler.explain.terms import _outside
 
 
 def test_a_term_is_named_by_its_fact_and_not_by_its_words() -> None:
@@ -61,3 +63,23 @@ def test_one_recorded_before_is_named_by_its_words(
 
 def test_a_feature_of_a_model_is_no_fact() -> None:
     assert facts_in_words(("V100", "7200", "", "asks for 3 epochs; ...", "vc 4 of 9")) == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("1", ""),
+        ("8", ""),
+        ("8.00001", ""),
+        ("0.5", "the model learned from 1 GPUs at least, and takes it as that"),
+        ("9", "the model learned from 8 GPUs at most, and takes it as that"),
+        ("many", ""),
+        ("", ""),
+    ],
+)
+def test_a_value_beyond_what_a_model_learned_from_is_said(value: str, said: str) -> None:
+    described: Description = {"units": {"gpus": "GPUs"}, "metadata": {"seen": {"gpus": [1.0, 8.0]}}}
+    assert _outside("gpus", {"gpus": value}, described) == said
+    assert _outside("nodes", {"nodes": value}, described) == "", "no range is known"
+    assert _outside("gpus", {"gpus": value}, {}) == ""
+    assert _outside("gpus", {}, described) == ""

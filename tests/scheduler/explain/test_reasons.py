@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.core.decisions import ANOTHER, Action, Decision, Reason
-from scheduler.explain.reasons import AT_ONCE, next_step, sentence, summary
+from scheduler.explain.reasons import AT_ONCE, fields_in_sentence, next_step, sentence, summary
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reasons.md").read_text()
 ENTRIES = dict(re.findall(r"^### (\w+)\n\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL))
@@ -54,3 +54,15 @@ def test_who_may_not_see_the_other_task_is_not_told_of_its_array() -> None:
     assert two == "its array lets 2 of its tasks run at once: starts once job 5_1 has ended"
     for visible, other in ((("5_1",), "job 5_1"), ((), ANOTHER)):
         assert other in sentence(d, visible)
+
+
+@pytest.mark.parametrize("visible", [None, ("BLOCKER", "PARTNER"), ()])
+@pytest.mark.parametrize("reason", list(Reason))
+def test_the_numbers_that_a_sentence_has_are_those_it_is_said_to_have(
+    reason: Reason, visible: tuple[str, ...] | None
+) -> None:
+    d = Decision(0, 0.0, Action.WAIT, reason, "", "", partner="PARTNER", blocker="BLOCKER",
+                 need=21, free=32, limit=43, position=54)  # fmt: skip
+    numbers = {"gpus": 21, "free": 32, "limit": 43, "position": 54}
+    has = {name for name, number in numbers.items() if f"{number}" in sentence(d, visible)}
+    assert fields_in_sentence(d, visible) & numbers.keys() == has

@@ -218,3 +218,20 @@ def test_what_its_array_keeps_back_depends_on_nothing() -> None:
     another = replace(behind, reason=Reason.DEPENDENCY_NOT_MET, blocker="b")
     other = build_story(JobFacts("a_1", 4, 0.0, 0.0), [another], until=9.25)
     assert "(waits for a job that it depends on)" in other.wait
+
+
+@pytest.mark.parametrize(
+    ("predicted_s", "took_s", "words"),
+    [
+        (3599.0, 7199.0, "2 times as long as predicted"),
+        (7199.0, 3599.0, "50 % of what was predicted"),
+        (3599.0, 3602.0, "and that is what it took"),
+        (3599.0, 0.0, "Predicted 1 h."),
+        (None, 60.0, "No duration was predicted for it"),
+    ],
+)
+def test_how_long_it_took_is_compared_with_what_was_predicted(
+    predicted_s: float | None, took_s: float, words: str
+) -> None:
+    job = JobFacts("j", 1, 0.0, took_s, estimate_s=predicted_s)
+    assert words in build_story(job, [], until=9.0).estimate

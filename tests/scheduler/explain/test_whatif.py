@@ -16,7 +16,13 @@ from scheduler.core.durations import DurationDistribution, at_level, seconds_of
 from scheduler.core.nodes import KnownJob
 from scheduler.explain.effect import Moved, OthersMoved
 from scheduler.explain.whatif.changes import Change, NotPossible
-from scheduler.explain.whatif.counterfactuals import WhatIf, _forecast, answer_of, candidates
+from scheduler.explain.whatif.counterfactuals import (
+    Outcome,
+    WhatIf,
+    _forecast,
+    answer_of,
+    candidates,
+)
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, WhyNot, crude, starting
 from scheduler.explain.whatif.memory import Memory
 from scheduler.explain.whatif.trial import Alteration
@@ -298,3 +304,25 @@ def test_the_effect_of_a_change_is_whose_start_moves_by_how_much_and_who_never_s
     told = WhatIf(Futures(desk.core, memory, 100.0), samples=9).effect(alter)
     assert (told.moved, told.stuck) == (moved, stuck)
     assert (told.examined, told.waiting, told.futures) == (2, 2, 9)
+
+
+@pytest.mark.parametrize("n", [10, 16, 64])
+def test_a_change_helps_that_is_earlier_at_each_level_near_the_median(n: int) -> None:
+    """At the others, one job in a far future may decide."""
+    now = tuple(1000.0 + i for i in range(n))
+    outside = max(0, int(n / 2 - n**0.5))
+    for later in range(n):
+        then = tuple(2000.0 if i == later else at - 100.0 for i, at in enumerate(now))
+        outcome = Outcome(
+            Change(first=True),
+            StartForecast(0.0, now[n // 2], starts=now),
+            StartForecast(0.0, then[n // 2], starts=then),
+            starts_now=False,
+            gain_s=100.0,
+            earlier=n,
+            futures=n,
+        )
+        assert outcome.helps == (not outside <= later < n - outside), later
+        assert not replace(outcome, earlier=n - 1).helps
+        assert not replace(outcome, stopped=True, starts_now=True).helps
+        assert replace(outcome, starts_now=True, earlier=0).helps

@@ -144,3 +144,9 @@ def test_what_cannot_be_reckoned_with_or_shown_is_refused(
 ) -> None:
     with pytest.raises(InvalidSettings, match=expected):
         settings_of("pellucid", chosen)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_every_setting_says_what_it_is(kind: Any) -> None:
+    for one in describe(kind):
+        assert len(one.description.split()) > 1, one.name

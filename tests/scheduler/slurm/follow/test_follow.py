@@ -489,7 +489,9 @@ def test_one_that_is_stopped_before_it_had_the_lease_takes_back_what_another_lef
     assert left["why"] == "another process has the lease"
     assert scene.slurm.written() == []
     store.let_go(other)
-    scene.follower.run(lambda: True, "here", 0.0, 60.0)
+    with mock.patch.object(store, "let_go", wraps=store.let_go) as let_go:
+        scene.follower.run(lambda: True, "here", 0.0, 60.0)
+    assert [one.args[0].ready for one in let_go.mock_calls] == [False], "it has looked at nothing"
     assert scene.slurm.written() == back
     assert store.take(LEASE, "the next", 60.0), "it lets go"
 

@@ -20,6 +20,7 @@ from scheduler.slurm.twin.passes import (
     in_order,
     ranks,
 )
+from scheduler.slurm.twin.policy import Slurm
 from scheduler.slurm.twin.priority import Multifactor, duration_s, fair_tree
 from scheduler.slurm.twin.site import (
     Ask,
@@ -521,3 +522,22 @@ def test_shut_out_is_only_who_lacks_the_closed_nodes() -> None:
     }  # fmt: skip
     twin = cast("SlurmTwin", SimpleNamespace(asked=asks.get, site=replace(SITE, nodes=nodes)))
     assert [one for one in asks if shut_out(twin, one)] == ["1", "4"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "named"),
+    [("QOSGrpGRES", True), ("QOSGrpCpuLimit", False), ("AssocGrpGRES", False)],
+)
+def test_the_limit_that_is_named_is_the_one_of_the_reason(reason: str, named: bool) -> None:
+    """A job may meet another limit by now than the one that Slurm gave as its reason."""
+    site = replace(SITE, qos={"limited": LIMITED})
+    asks = {i: job(i, qos="limited", gpus=(("", 3),), user=f"u{i}") for i in ("1", "2")}
+    policy = Slurm()
+    policy.see(site, list(NODES), asks, now=NOW)
+    policy._usage = look(site, asks["1"]).usage
+    policy.reasons["2"] = PendingReason(reason)
+    found = policy.evidence("2", NOW)
+    assert found is not None
+    assert found.reason == reason
+    assert (found.hit is not None) == named
+    assert found.hit is None or (found.hit.name, found.hit.reason) == ("GrpTRES gres/gpu", reason)
