@@ -10,11 +10,11 @@ breaks, and the tests that should fail, the quickest first; or, where there are 
 tree, in a temporary folder. Before that, all of those tests run on the copy as it is.
 
 With --sample the bugs are drawn at random from the lines changed since a commit, and a test that
-finds one is run again without it (`benchmarks.mutations`). `survivors.yaml` says which of them may
-survive, and why. --coverage names a file that says which tests run which line: the `.coverage` that
-`pip install pytest-cov; pytest -n 2 --cov=features --cov=models --cov=pipeline --cov=profiler
---cov=scheduler --cov-context=test` leaves. Without it, a few files of tests are chosen by name and
-imports, and what survives these may be found by others.
+finds one is run again without it (`benchmarks.mutations`). One that no test finds is shown to mypy.
+`survivors.yaml` says which of them may survive, and why. --coverage names a file that says which
+tests run which line: the `.coverage` that `pip install pytest-cov; pytest -n 2 --cov=features
+--cov=models --cov=pipeline --cov=profiler --cov=scheduler --cov-context=test` leaves. Without it, a
+few files of tests are chosen by name and imports, and what survives these may be found by others.
 
 Exit status 1 when a bug survives that may not, when its text is not in its file exactly once, or
 when the tests fail without it.
@@ -195,6 +195,12 @@ def run_chaos(folder: Path, seeds: str) -> tuple[int | None, str]:
     return _run(folder, ["benchmarks.chaos", "--seeds", *shlex.split(seeds), *how])
 
 
+def run_types(folder: Path) -> tuple[int | None, str]:
+    """Check types as `make test` does. Return the exit status of mypy (None: it took too long) and
+    its last lines."""
+    return _run(folder, ["mypy"])
+
+
 def _run(folder: Path, module: Sequence[str], cpu_s: int | None = None) -> tuple[int | None, str]:
     """Run a module in a process forked from one that has imported the common modules. Return its
     exit status and its last lines. The status is None after a timeout.
@@ -244,12 +250,7 @@ def try_one(mutant: Mutant, folder: Path, *, chaos: bool = False) -> dict[str, A
     except (OSError, ValueError) as error:
         return {**told, "fate": "does not apply", "detail": str(error)}
     try:
-        if by_chaos:
-            status, last = run_chaos(folder, mutant.chaos)
-        elif mutant.tests:
-            status, last = run_tests(folder, mutant.tests, mutant.cpu_s)
-        else:
-            status, last = 0, "no test runs it"
+        status, last = _judged(mutant, folder, by_chaos=by_chaos)
     finally:
         file.write_text(text)
     fate = {0: "survived", 1: "found", None: "took too long"}.get(status, "broken")
@@ -258,11 +259,13 @@ def try_one(mutant: Mutant, folder: Path, *, chaos: bool = False) -> dict[str, A
     seconds = round(time.perf_counter() - begun, 1)
     by = re.findall(r"^(?:FAILED|ERROR) (\S+)", last, re.MULTILINE) if fate == "found" else []
     by += re.findall(r"^--seed \d+.*", last, re.MULTILINE) if by_chaos else []
+    by += ["mypy"] if re.search(r"^Found \d+ errors? in ", last, re.MULTILINE) else []
     seed = re.match(r"--seed (\d+)", by[0]) if by else None
     if fate == "found" and not by:
         fate = "broken"  # it failed in another way
     itself = [by[0].partition("[")[0]] if by else []  # a test's parameters may have spaces
-    if fate == "found" and mutant.cpu_s and run_tests(folder, itself)[0] != 0:
+    by_test = fate == "found" and itself != ["mypy"]
+    if by_test and mutant.cpu_s and run_tests(folder, itself)[0] != 0:
         fate = "broken"  # that test fails without it, too
     return {
         **told,
@@ -272,6 +275,22 @@ def try_one(mutant: Mutant, folder: Path, *, chaos: bool = False) -> dict[str, A
         "seed": int(seed[1]) if seed else None,
         "detail": "" if fate == "found" else last,
     }
+
+
+def _judged(mutant: Mutant, folder: Path, *, by_chaos: bool) -> tuple[int | None, str]:
+    """Run what should find a bug that is planted in `folder`. Return the exit status and the last
+    lines of who found it, or, if nobody did, of the last who tried.
+
+    A bug that was drawn at random and that no test finds is shown to the type checker.
+    """
+    if by_chaos:
+        return run_chaos(folder, mutant.chaos)
+    untested = 0, "no test runs it"
+    status, last = run_tests(folder, mutant.tests, mutant.cpu_s) if mutant.tests else untested
+    if status == 0 and mutant.cpu_s:
+        typed, errors = run_types(folder)
+        return (typed, errors) if typed == 1 else (status, last)
+    return status, last
 
 
 def measure(
@@ -313,6 +332,7 @@ def measure(
         "without_bugs": without["fate"] if without["fate"] == "sound" else without["detail"],
         "planted": len(told),
         "found": fates.count("found"),
+        "found_by_types": sum(one.get("by") == "mypy" for one in told),
         "harmless": fates.count("harmless"),
         "areas": {a: sum(m.area == a for m in wanted) for a in sorted({m.area for m in wanted})},
         "not_found": [one for one in told if one["fate"] != "found"],

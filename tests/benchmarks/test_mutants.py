@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 
-from benchmarks.mutants import ROOT, Mutant, mutants, planted, survivors
+from benchmarks.mutants import ROOT, Mutant, mutants, planted, survivors, try_one
 from benchmarks.mutations import covering, mutations, near
 
 
@@ -93,6 +94,17 @@ class Covered:
             "tests/browser/test_job.py::test|run",
         )
         return {1: [large], 2: [large], 3: [large, small, own, far, ""], 20: [""]}
+
+
+@pytest.mark.parametrize(("returned", "fate"), [("None", "found"), ("1.0", "survived")])
+def test_a_drawn_bug_that_no_test_finds_is_shown_to_the_type_checker(
+    returned: str, fate: str, tmp_path: Path
+) -> None:
+    (tmp_path / "mypy.ini").write_text("[mypy]\nfiles = module.py\n")
+    (tmp_path / "module.py").write_text("def half(of: float) -> float:\n    return of / 2\n")
+    drawn = Mutant("module.py", "of / 2", returned, "line 2", cpu_s=60)
+    told = try_one(drawn, tmp_path)
+    assert (told["fate"], told["by"]) == (fate, "mypy" if fate == "found" else "")
 
 
 def test_its_tests_are_those_that_run_its_line() -> None:
