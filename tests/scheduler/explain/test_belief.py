@@ -12,6 +12,7 @@ from scheduler.explain.belief import (
     Alike,
     Runs,
     alike_words,
+    are_open,
     belief,
     belief_words,
     guessed_words,
@@ -169,3 +170,19 @@ def test_a_guess_is_called_one_in_the_short_answer_too_until_it_rests_on_more() 
     stated = belief([first], None, stated_s=480.0)
     assert stated is not None
     assert not guessed_words(stated)
+
+
+@pytest.mark.parametrize(
+    ("odds", "open_"),
+    [
+        ({"over_1h": 0.3, "over_6h": 0.05, "over_1d": 0.0}, True),
+        ({"over_1h": 0.9, "over_6h": 0.3, "over_1d": 0.0}, True),
+        ({"over_1h": 0.9, "over_6h": 0.7, "over_1d": 0.3}, False),  # six hours are sure already
+        ({"over_1h": 0.05, "over_6h": 0.0, "over_1d": 0.0}, False),
+        ({}, False),
+    ],
+)
+def test_an_owner_is_asked_where_an_hour_or_six_are_open(
+    odds: dict[str, float], open_: bool
+) -> None:
+    assert are_open(odds) is open_

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from features.codec import decode, encode
-from scheduler.explain.shortage import NodeShort, Shortage
+from scheduler.explain.shortage import CPU, GPU, Lack, NodeShort, Shortage, _least
 from scheduler.slurm.reason import (
     ClosedNode,
     GoesFirst,
@@ -290,3 +290,17 @@ def test_what_other_versions_wrote_is_read() -> None:
     assert encode(SlurmReason("Priority")) == {"code": "Priority"}
     with pytest.raises(TypeError):
         decode(PlaceInLine, {"partition": "long"})
+
+
+def test_the_node_that_lacks_least_is_told_first() -> None:
+    """One with the GPUs, then one that lacks fewer things, then smaller shares of them."""
+    gpu, cpus, few = Lack(GPU, 2, 1, 4), Lack(CPU, 8, 6, 16), Lack(CPU, 8, 1, 16)
+    nodes = [
+        NodeShort("less-of-one", lacks=(cpus,)),
+        NodeShort("more-of-one", lacks=(few,)),
+        NodeShort("two", lacks=(cpus, Lack("memory", 100, 90, 200))),
+        NodeShort("gpus", lacks=(gpu,)),
+        NodeShort("gpus-and-cpus", lacks=(gpu, cpus)),
+    ]
+    backwards = nodes[::-1]  # as a sort leaves equals where they are
+    assert sorted(backwards, key=_least) == nodes

@@ -153,3 +153,13 @@ def test_a_long_constraint_is_read_once_for_all_nodes_of_the_same_features(
     nodes = [SiteNode(f"n{n}", 8, 1.0, (), frozenset({"x", "y"})) for n in range(1000)]
     assert not any(suits(Ask("1", features=wanted), node) for node in nodes)
     assert len(read) <= 2 * 101
+
+
+def test_what_a_job_has_of_a_node_is_free_again_once_it_ends() -> None:
+    free = Free.of(SiteNode("n", 8, 64_000.0, (("a100", 4),), gres=(("nvme:fast", 3),)))
+    share = Share("n", 2, 1_000.0, (("a100", 1),), (("nvme", 2),))
+    free.take(share)
+    assert (free.cpus, free.memory_mib, free.gpus, free.jobs) == (6, 63_000.0, {"a100": 3}, 1)
+    assert free.left_of("nvme") == 1
+    free.take(share, sign=-1)
+    assert (free.cpus, free.gpus, free.jobs, free.left_of("nvme")) == (8, {"a100": 4}, 0, 3)
