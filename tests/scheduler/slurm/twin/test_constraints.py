@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -49,6 +50,28 @@ def chosen(busy: str = "", **asked: Any) -> list[str] | None:
 )
 def test_all_nodes_are_of_one_kind(features: str, busy: str, nodes: list[str] | None) -> None:
     assert chosen(busy, features=features, nodes=2, max_nodes=2) == nodes
+
+
+@pytest.mark.parametrize("wanted", ["a", "ab", "ba", "aab", "abab", "cab"])
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("of", list(product(("a", "b", "ab"), repeat=3)))
+def test_kinds_are_tried_in_turn_however_often_they_are_named(
+    of: tuple[str, ...], nodes: int, wanted: str
+) -> None:
+    """As if each were tried by itself, on the nodes that have it."""
+    there = {f"n{i}": SiteNode(f"n{i}", 8, 64_000, (), frozenset(one)) for i, one in enumerate(of)}
+    site = Site(there, {"p": Partition("p", frozenset(there))})
+    ask = Ask("1", partitions=("p",), nodes=nodes, max_nodes=nodes)
+    asked = replace(ask, features=f"[{'|'.join(wanted)}]")
+    for busy in product((False, True), repeat=3):
+        capacity = Capacity.of(site)
+        capacity.take(Share(n, 8, 0.0) for n, has in zip(there, busy, strict=True) if has)
+        alone = (
+            choose(ask, capacity, [name for name in there if kind in there[name].features], site)
+            for kind in wanted
+        )
+        expected = next((found for found in alone if found is not None), None)
+        assert choose(asked, capacity, list(there), site) == expected
 
 
 @pytest.mark.parametrize(
